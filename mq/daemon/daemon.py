@@ -39,7 +39,7 @@ from mq.runtime.activation import cannot_listen, open_sockets, place_of, port_of
 from mq.runtime.server_settings import ServerSettings
 from mq.sqs.serving import Front as Sqs
 from mq.store.bulk.journal import journals
-from mq.store.bulk.roll_forward import drop_second_names, roll_all_forward
+from mq.store.bulk.roll_forward import roll_all_forward
 from mq.store.core.arrivals import open_arrivals
 from mq.store.core.clocks import CLOCK_OFFSET_EVERY_S, ClockFollower
 from mq.store.core.presence import PresentFlusher
@@ -355,10 +355,7 @@ def _open(settings: ServerSettings, files: Files, clock: Clock) -> tuple[Root, b
             reserve_bytes=settings.reserve_bytes,
             folder_max=settings.folder_max,
         )
-        is_published_in_bulk = bool(journals(root))
-        if is_published_in_bulk:
-            drop_second_names(root)
-        return root, is_published_in_bulk or is_any_parted(root)
+        return root, bool(journals(root)) or is_any_parted(root)
     except OSError as error:
         raise cannot_open(str(settings.root), error) from error
 

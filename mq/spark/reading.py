@@ -43,7 +43,6 @@ from mq.store.disk.files import is_gone
 from mq.store.disk.mounts import file_system_of
 from mq.store.format.layout import split_entry
 from mq.store.format.pipeline import LeaseName
-from mq.store.operations.read import latest
 
 # Spark gets about this many bytes of bodies at once; the last body may exceed it.
 READ_BATCH_BYTES: Final = 16 * MIB
@@ -264,7 +263,7 @@ class _Reader:
                 if error.errno not in _NO_FILES:
                     raise
                 content = None
-            if content is None or status.st_nlink != 1 or not is_before(status.st_ctime_ns):
+            if content is None or not is_before(status.st_ctime_ns):
                 row = self._row(entry)
             elif attributes.header_bytes:
                 is_whole = len(content) >= attributes.header_bytes
@@ -294,13 +293,11 @@ class _Reader:
 
     def _add_pack(self, rows: Rows, entry: Entry) -> None:
         """Adds the rows of a pack's items; none if it is gone. As `_row` reads a message."""
-        _, queue, text, _, path = entry
+        path = entry[-1]
         status = self._root.files.status(path)
         if status is None or not stat.S_ISREG(status.st_mode):
             return
-        if not self._is_chosen(status) or (
-            status.st_nlink > 1 and not self._is_latest(queue, text, status)
-        ):
+        if not self._is_chosen(status):
             return
         try:
             content = self._root.files.read_file(path, PACK_BYTES_MAX + 1)
@@ -345,12 +342,7 @@ class _Reader:
         """
         _, queue, text, attributes, path = entry
         status = self._root.files.status(path)
-        if (
-            status is None
-            or not stat.S_ISREG(status.st_mode)
-            or not self._is_chosen(status)
-            or (status.st_nlink > 1 and not self._is_latest(queue, text, status))
-        ):
+        if status is None or not stat.S_ISREG(status.st_mode) or not self._is_chosen(status):
             return None
         headers, head_bytes = attributes.headers, attributes.header_bytes
         size = status.st_size - head_bytes
@@ -414,12 +406,6 @@ class _Reader:
             self._marks[queue] = mark_of(self._root, name) if is_asked else None
         mark = self._marks[queue]
         return mark is None or not mark.covers(text)
-
-    def _is_latest(self, queue: str, text: str, status: os.stat_result) -> bool:
-        """Whether the message is in this state, when its file has two names."""
-        state = self._manner.state
-        message_id = MessageId.parse(text)
-        return latest(self._root, state, QueueName.parse(queue), message_id, status) is state
 
 
 def _is_pack(entry: Entry) -> bool:

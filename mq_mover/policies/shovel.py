@@ -21,7 +21,6 @@ from mq.model.shovel import (
     due_in_s,
     interval_s,
 )
-from mq.store.core.moves import sidelines_of
 from mq.store.core.standing import queue_exists
 from mq.store.shovel.files import read_record, scheduled_since_ms
 from mq.store.shovel.run import Asked, Heard, Run, Stopping, begin
@@ -140,7 +139,7 @@ class Shovel(Policy):
             return
         # Without a sideline the run counts as done.
         self._dues[queue] = Due(now_s + every_s, due.since_ms, every_s)
-        if any(queue_exists(self.root, each) for each in sidelines_of(self.root, queue)):
+        if any(queue_exists(self.root, each) for each in self.root.facts.sidelines(queue)):
             self._begin(queue, settings, every_s)
 
     def _begin(self, queue: QueueName, settings: QueueSettings, every_s: float) -> None:

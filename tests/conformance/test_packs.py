@@ -17,7 +17,7 @@ from harness.waiting import comes_true
 from mq.model.clock import SystemClock
 from mq.model.lifecycle import State
 from mq.model.names import MessageId, QueueName
-from mq.store.core.moves import claimed
+from mq.store.core.moves import claimed_path
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
@@ -603,7 +603,7 @@ async def test_a_request_waits_for_a_pack_that_another_process_holds(
     root = open_root(str(server.root), Files(), SystemClock())
     tries = 0
     with contextlib.ExitStack() as held:
-        held.enter_context(claimed(root, path))
+        held.enter_context(claimed_path(root, path))
 
         async def waits(seconds: float) -> None:
             nonlocal tries

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness.api import UNKNOWN_ID, Reply, assert_problem, call, delete, fetch, make_queue, publish
 from harness.faults import FaultyFiles
-from harness.folders import message_files, tree
+from harness.folders import tree
 from harness.raw import raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
@@ -152,16 +152,6 @@ async def test_a_message_that_moves_meanwhile_is_found_where_it_went(
     reply = await reading
     assert (reply.status, reply.headers["X-Message-State"]) == (200, "delayed")
     await comes_true(lambda: files.open_paths(message_id) == [])
-
-
-async def test_of_two_names_the_later_state_is_the_message_s(server: Server) -> None:
-    await make_queue(server)
-    message_id = await publish(server)
-    ready = server.root / "queues" / "q" / message_id
-    for folder, state in (("delay", "delayed"), ("remove", "removed")):
-        os.link(ready, server.root / folder / f"q:{message_id}")
-        assert (await read(server, message_id)).headers["X-Message-State"] == state
-        assert len(message_files(server.root)["queues"]) == 1
 
 
 async def test_a_message_in_a_bucket_is_found(serve: Serve) -> None:

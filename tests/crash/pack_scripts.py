@@ -4,7 +4,6 @@ after one that died while it parted one.
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 from crash.registry import BUCKETS, FLAT, script
 from crash.stage import LATER_S, ORDERS, SOON_S, VISIBILITY_S, Stage
@@ -17,7 +16,6 @@ from mq.model.names import MessageId, QueueName, UuidSource
 from mq.model.packs import contents
 from mq.store.core.find import place_of
 from mq.store.core.root import Root
-from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.steps import Steps
@@ -88,14 +86,6 @@ class _Packs:
 
     def part(self, pack: MessageId, queue: QueueName = QUEUE) -> None:
         assert self.run(part(self.root, self.place(pack, queue))) == pack.all_items()
-
-    def dies_with_two_names(self, pack: MessageId, ready: Path) -> None:
-        """Dies once it has parted the pack, which has its name among the ready ones still."""
-        self.dies(pack, BEFORE_THE_COMMIT_IS_FLUSHED)
-        (tried,) = tries(self.root.layout, self.root.files)
-        os.link(tried.pack_path(self.root.layout), ready)
-        for folder in (ready.parent, Path(tried.folder(self.root.layout))):
-            Files().sync_folder(str(folder))
 
     def dies(self, pack: MessageId, flushes: int, queue: QueueName = QUEUE) -> None:
         """Parts the pack up to a flush, and dies before it."""

@@ -6,11 +6,9 @@ the two and says, in a line each, what was promised and is not so.
 
 import json
 import os
-import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +17,18 @@ from harness.folders import files_below
 from harness.messages import number_in, number_in_file
 
 from mq.model.clock import SystemClock
-from mq.model.errors import MqError, SidelineMissing
+from mq.model.errors import MqError
 from mq.model.lifecycle import State
 from mq.model.limits import SIDELINE_SUFFIX
-from mq.model.message import Delivery, Stamp
+from mq.model.message import Stamp
 from mq.model.names import MessageId, QueueName
 from mq.model.packs import bodies_in
-from mq.model.shovel import ALL
 from mq.model.totals import Total
-from mq.store.core.failures import came_from
-from mq.store.core.root import Root
-from mq.store.core.unserved import message_expired
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
-from mq.store.disk.group import run_alone
-from mq.store.disk.steps import Steps
 from mq.store.format.layout import Layout
 from mq.store.format.packs import parse_try
 from mq.store.opening import root_of
-from mq.store.operations.expire import expire
-from mq.store.operations.fetch import fetch
-from mq.store.operations.purge import take_purged
-from mq.store.operations.queues import create_queue
-from mq.store.operations.redeliver import Timer, forget, redeliver
-from mq.store.operations.remove import remove
-from mq.store.operations.sideline import sideline
-from mq.store.scan.order import STRICT, Candidate
-from mq.store.shovel.shovel import Aim, shovel_many
 from mq.store.totals.ledger import Ledger as TotalsLedger
 
 Operation = Callable[[FsyncFlusher], object]
@@ -617,141 +600,3 @@ def _kept_back(told: Told, places: list[Place]) -> Iterator[str]:
         yield "is not due, and is not in delay/ alone"
     if any(place.stamp.due_ms < told.due_ms for place in places):
         yield "comes back before its time"
-
-
-def unresolved(root: Root, found: Found, chance: random.Random) -> list[str]:
-    """Lets the next operation come to each message of two names, which leaves one; the problems."""
-    flusher = FsyncFlusher(Files(), 1)
-    problems = []
-    seen: set[str] = set()
-    for places in found.with_two_names():
-        if places[0].file_id.text in seen:
-            continue
-        if {place.state for place in places} == {NEW}:
-            continue  # Staged, by two names of its job's folder: only the sweep comes to it.
-        if any(place.path.parent.parent.name == PARTS for place in places):
-            continue  # The roll-forward comes to it.
-        exists = places[0].queue in found.queues
-        if len({place.queue for place in places}) > 1:
-            operations = [each for place in places for each in _next_of_place(root, place)]
-        elif found.is_purged(places[0].queue, places[0].id):
-            operations = _next_of_purged(root, places, exists)
-        elif exists and _has_expired(root, places[0]):
-            operations = _next_of_expired(root, places)
-        else:
-            operations = _next_operations(root, places, exists)
-        if not operations:
-            continue
-        name, operation, left = chance.choice(operations)
-        operation(flusher)
-        seen.add(places[0].file_id.text)
-        states = Found(Path(root.layout.root)).states(places[0].id)
-        if states != {left}:
-            before = [place.path for place in places]
-            problems.append(f"{before}: {name} left it in {states}, not {left}")
-    flusher.close()
-    return problems
-
-
-def _bucket(root: Root, places: list[Place], state: State) -> str:
-    """Where below the state's folder the message lies."""
-    place = next(place for place in places if place.state is state)
-    top = root.layout.base(state, QueueName.parse(place.queue))
-    below = place.path.parent.relative_to(top).as_posix()
-    return "" if below == "." else f"{below}/"
-
-
-def _next_of_purged(root: Root, places: list[Place], exists: bool) -> list[_Next]:
-    """As below, for a message that is served no more."""
-    states = {place.state for place in places}
-    queue, message_id = QueueName.parse(places[0].queue), places[0].file_id
-    operations: list[_Next] = []
-    if exists and states & {READY, DELAYED}:
-        operations.append(("take", lambda flusher: take_purged(root, queue), REMOVED))
-    if DELAYED in states:
-        bucket = _bucket(root, places, DELAYED)
-        again = redeliver(root, queue, message_id, Timer(lain_s=0), bucket)
-        operations.append(("redeliver", partial(run_alone, again), REMOVED))
-    return operations
-
-
-def _has_expired(root: Root, place: Place) -> bool:
-    return message_expired(root, QueueName.parse(place.queue), MessageId.parse(place.id))
-
-
-def _next_of_expired(root: Root, places: list[Place]) -> list[_Next]:
-    """As below, for a message that nobody is given any more."""
-    states = {place.state for place in places}
-    queue, message_id = QueueName.parse(places[0].queue), places[0].file_id
-    operations: list[_Next] = []
-    if states & set(ALIVE):
-        operations.append(("remove", partial(run_alone, remove(root, queue, message_id)), REMOVED))
-    if READY in states and DELAYED not in states:
-        taken = expire(root, queue, message_id, _bucket(root, places, READY))
-        operations.append(("expire", partial(run_alone, taken), REMOVED))
-    return operations
-
-
-def _fetch(root: Root, claim: Steps[Delivery | None], flusher: FsyncFlusher) -> None:
-    delivery = run_alone(claim, flusher)
-    if delivery is not None and delivery.descriptor is not None:
-        root.files.close(delivery.descriptor)
-
-
-def _redeliver(
-    root: Root, queue: QueueName, message_id: MessageId, bucket: str, flusher: FsyncFlusher
-) -> object:
-    """As mq-mover does: it makes the sideline that a message is to go to."""
-    try:
-        return run_alone(redeliver(root, queue, message_id, Timer(lain_s=0), bucket), flusher)
-    except SidelineMissing:
-        run_alone(create_queue(root, queue.sideline()), flusher)
-    return run_alone(redeliver(root, queue, message_id, Timer(lain_s=0), bucket), flusher)
-
-
-def _next_of_place(root: Root, place: Place) -> Iterator[_Next]:
-    """As below, for one name of a message of which the other is its sideline's, or its queue's,
-    or of a queue that it was moved to.
-    """
-    queue, message_id = QueueName.parse(place.queue), place.file_id
-    yield "remove", partial(run_alone, remove(root, queue, message_id)), REMOVED
-    if place.state is READY:
-        claim = fetch(root, queue, message_id, 60, _bucket(root, [place], READY))
-        yield "fetch", partial(_fetch, root, claim), DELAYED
-    if place.state is DELAYED:
-        bucket = _bucket(root, [place], DELAYED)
-        yield "redeliver", partial(_redeliver, root, queue, message_id, bucket), READY
-    if queue.is_sideline and place.state is READY:
-        yield "shovel", partial(_shovel, root, place), READY
-    has_sideline = Path(root.layout.queue(queue.sideline())).is_dir()
-    if not queue.is_sideline and place.state is not REMOVED and has_sideline:
-        yield "sideline", partial(run_alone, sideline(root, queue, message_id)), READY
-
-
-def _shovel(root: Root, place: Place, flusher: FsyncFlusher) -> None:
-    source = QueueName.parse(place.queue)
-    queue = came_from(root, MessageId.parse(place.id)) or source.counterpart()
-    candidate = Candidate(STRICT.key(place.file_id.text), _bucket(root, [place], READY))
-    shovel_many(root, flusher, Aim(queue, ALL, root.now_ms(), source), [candidate])
-
-
-def _next_operations(root: Root, places: list[Place], queue_exists: bool) -> list[_Next]:
-    """What may come to the message next, and where it is then."""
-    states = {place.state for place in places}
-    queue, message_id = QueueName.parse(places[0].queue), places[0].file_id
-    latest = next(state for state in (REMOVED, DELAYED, LEASED, READY) if state in states)
-    operations: list[_Next] = []
-    if NEW in states:
-        forgotten = partial(forget, root, queue, message_id, 0)
-        operations.append(("forget", lambda flusher: forgotten(), latest))
-    if queue_exists and states & set(ALIVE):
-        operations.append(("remove", partial(run_alone, remove(root, queue, message_id)), REMOVED))
-    if READY in states:
-        claim = fetch(root, queue, message_id, 60, _bucket(root, places, READY))
-        operations.append(("fetch", partial(_fetch, root, claim), DELAYED))
-    if DELAYED in states:
-        bucket = _bucket(root, places, DELAYED)
-        left = READY if queue_exists else REMOVED
-        again = partial(_redeliver, root, queue, message_id, bucket)
-        operations.append(("redeliver", again, left))
-    return operations

@@ -17,19 +17,18 @@ from crash.promises import (
     broken,
     queues_of,
     schedules_of,
-    unresolved,
 )  # fmt: skip
 from harness.audits import Audit, audit
 from harness.checking import checked
 from harness.clock import FakeClock
-from harness.messages import check_headers, number_in, number_in_file
+from harness.messages import check_headers, number_in
 from harness.upkeep import all_policies
 
 from mq.model.errors import GroupHeld, KeyTaken, MqError
 from mq.model.lifecycle import State
 from mq.model.names import Key, MessageId, QueueName, ScheduleName, UuidSource
 from mq.store.audit.findings import Breach
-from mq.store.bulk.roll_forward import drop_second_names, roll_all_forward
+from mq.store.bulk.roll_forward import roll_all_forward
 from mq.store.core.root import Root
 from mq.store.core.unserved import mark_of
 from mq.store.disk.files import Files
@@ -87,12 +86,10 @@ class _Recovery:
         if ledger.is_broken:
             assert checked(self._root, Doing.REPAIR).outcome is not Outcome.BROKEN
         # As an mq does before it serves, and beside that.
-        drop_second_names(self._root)
         if self._chance.random() < 0.5:
             roll_all_on(self._root, self._flusher)
         roll_all_forward(self._root, self._flusher)
         self._uuids = UuidSource(self._clock)
-        self._resolved: set[str] = set()
         self._delivered: set[str] = set()
         self._fired: dict[int, set[str]] = defaultdict(set)
         """The messages of each number that were delivered, or taken away on purpose."""
@@ -113,12 +110,6 @@ class _Recovery:
         if not problems and self._chance.random() < 0.5:
             # For what depends on ctimes, which are of this moment.
             self._clock.set_ms(max(self._ledger.until_ms, FakeClock().now_ms()) + 1000)
-            self._resolved = {places[0].id for places in found.with_two_names()}
-            for place, *_ in found.with_two_names():
-                if found.states(place.id) & set(ALIVE):
-                    number = number_in_file(place.content(), place.id)
-                    self._fired[number].add(place.id)
-            problems = unresolved(self._root, found, self._chance)
         return problems
 
     def _may_be(self, breach: Breach, name: str) -> bool:
@@ -181,7 +172,7 @@ class _Recovery:
             alive = Found(self._top).states(said) & set(ALIVE)
             if told_id not in (None, said) or (made and said in before.places):
                 problems.append(f"{said} is answered for {key}, not {told_id}; {told}")
-            may_be_gone = said in self._resolved or (told is not None and told.delete_asked)
+            may_be_gone = told is not None and told.delete_asked
             if not alive and not may_be_gone:
                 problems.append(f"{said} is answered for {key}, and does not live; {told}")
         return problems
@@ -228,8 +219,6 @@ class _Recovery:
         if any(end.messages.values()):
             problems.append(f"what stays for ever: {end.messages}")
         for message_id, told in self._ledger.messages.items():
-            if message_id in self._resolved:
-                continue
             if told.must_live and message_id not in self._delivered:
                 problems.append(f"{message_id} was never delivered; {told}")
             gone = (

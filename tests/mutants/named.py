@@ -55,9 +55,9 @@ NAMED = (
     ),
     _call(
         "of two names a sideline's stays",
-        "mq/store/core/moves.py",
-        "keep_one_name",
-        "others_of",
+        "mq/store/core/two_names.py",
+        "_others",
+        "others",
         "()",
     ),
     _call(

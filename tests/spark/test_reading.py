@@ -320,13 +320,6 @@ def test_what_moves_or_goes_after_the_listing_is_passed_over(root: Root, threads
     assert ids(rows) == [an_id(number).text for number in range(2, 300, 3)]
 
 
-def test_a_file_of_two_names_is_what_the_later_one_says(root: Root) -> None:
-    path = put(root.layout.root, an_id(1))
-    os.link(path, root.layout.path(State.DELAYED, ORDERS, an_id(1)))
-    assert browse(root) == []
-    assert ids(browse(root, state=State.DELAYED)) == [an_id(1).text]
-
-
 def test_queues_are_those_that_are_there(root: Root) -> None:
     for name in ("orders.eu", "orders_SIDELINE", "others"):
         queue = QueueName.parse(name)

@@ -22,7 +22,6 @@ from mq.spark.rows import DEFAULT_HEADERS
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.format.bucket_names import IN_COMMON
-from mq.store.format.packs import Try
 from mq.store.opening import open_root
 
 BLOCK = print_block((("ce-id", "7"),))
@@ -116,17 +115,6 @@ def test_conditions_choose_items(root: Root, threads: int) -> None:
     assert found(f"id >= '{high.item(2).text}' and priority = 3") == sorted(
         [high.item(place).text for place in (2, 3, 4)] + [torn.text]
     )
-
-
-def test_of_two_names_of_a_parted_pack_neither_is_read(root: Root) -> None:
-    """As a power cut may leave them: its messages are its items' files."""
-    pack = packed(root, 3)
-    parting = Try.begun(ORDERS, pack, State.READY)
-    Path(parting.folder(root.layout)).mkdir(parents=True)
-    Path(parting.pack_path(root.layout)).hardlink_to(root.layout.path(State.READY, ORDERS, pack))
-    item = pack.item(2)
-    put(root.layout.root, item, b"own")
-    assert [(row["id"], row["value"]) for row in browse(root)] == [(item.text, b"own")]
 
 
 @given(

@@ -23,13 +23,12 @@ from mq.store.archive.ledger import (
     names_of,
     stored_ledgers,
 )
-from mq.store.archive.removed_names import in_blocks, lives_too, removed_names, without
+from mq.store.archive.removed_names import in_blocks, removed_names, without
 from mq.store.archive.settling import settle_removals
 from mq.store.core.root import Root, sweep_unfinished, unlink_if_there
 from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
-from mq.store.disk.mounts import file_system_of
 from mq.store.disk.replacing import replace_file
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.archive import (
@@ -213,7 +212,7 @@ def _begin(root: Root, limit: int) -> Steps[ArchiveBatch | None]:
     name = _name(1 + _newest(root, known), LedgerKind.BEGUN)
     with contextlib.ExitStack() as opened:
         have = opened.enter_context(names_of(root, stored_ledgers(known)))
-        blocks = _removed_for_good(root, without(removed_names(root), have))
+        blocks = without(removed_names(root), have)
         block = next(blocks, None)
         if block is None:
             return None
@@ -227,24 +226,6 @@ def _begin(root: Root, limit: int) -> Steps[ArchiveBatch | None]:
         yield from _put(root, writer, name)
     _forget(root, [each for each in known if each.kind is not LedgerKind.STORED])
     return _batch(root, name)
-
-
-def _removed_for_good(root: Root, blocks: Iterator[list[str]]) -> Iterator[list[str]]:
-    """Leaves out messages that also have a name elsewhere: on some file systems a crash during a
-    removal leaves two names, and the next move decides which one counts.
-    """
-    if file_system_of(root.layout.root).leaves_one_name:
-        yield from blocks
-        return
-    for block in blocks:
-        kept = [name for name in block if not _has_two_lives(root, name)]
-        if kept:
-            yield kept
-
-
-def _has_two_lives(root: Root, name: str) -> bool:
-    status = root.files.status(f"{root.layout.remove}/{name}")
-    return status is not None and status.st_nlink > 1 and lives_too(root, name)
 
 
 def _merge(root: Root) -> Steps[None]:
@@ -282,8 +263,6 @@ def _end(root: Root, batch: ArchiveBatch) -> Steps[None]:
             raise
         if files.status(target) is None:
             raise ArchiveNotEnabled from None
-    if files.status(batch.path) is not None:
-        files.unlink(batch.path)  # A crash left two names; a rename does nothing then.
     yield Flush(folders=(archive_folder(root.layout),))
 
 

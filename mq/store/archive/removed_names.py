@@ -13,10 +13,8 @@ from itertools import chain, islice
 from typing import Final
 
 from mq.model.errors import BadName
-from mq.model.lifecycle import State
 from mq.model.names import PACKED, MessageId, QueueName
 from mq.store.archive.ledger import ledgers, names_of, stored_ledgers
-from mq.store.core.find import has_crossed, whereabouts
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.format.archive import parse_removed, place_of, removed_with_folder_ms
@@ -158,23 +156,12 @@ class LagLook:
 
     def _count(self, name: str) -> None:
         status = self._root.files.status(f"{self._root.layout.remove}/{name}")
-        if status is None or (status.st_nlink > 1 and lives_too(self._root, name)):
+        if status is None:
             return
         folder_ms = removed_with_folder_ms(name)
         came_ms = status.st_ctime_ns // 1_000_000 if folder_ms is None else folder_ms
         self.messages += parse_removed(name).id.items or 1 if PACKED in name else 1
         self.oldest_ms = came_ms if self.oldest_ms is None else min(self.oldest_ms, came_ms)
-
-
-def lives_too(root: Root, name: str) -> bool:
-    """Whether a message of remove/ with two names also lives elsewhere, as a crash may leave it:
-    the next move decides which one counts.
-    """
-    removed = parse_removed(name)
-    if whereabouts(root, removed.queue, removed.id) not in (None, State.REMOVED):
-        return True
-    # It came from the other side of a sideline, or by a shovel, just before.
-    return has_crossed(root, removed.queue, removed.id)
 
 
 def _unstored(root: Root) -> Iterator[list[str]]:

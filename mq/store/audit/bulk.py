@@ -14,7 +14,7 @@ from mq.store.audit.looks import NOTHING, SWEEPS_LATE, Looker
 from mq.store.bulk.journal import read_journal
 from mq.store.bulk.spools import LISTING_KEPT_S
 from mq.store.bulk.sweep import STAGING_FORGOTTEN_S, is_forgotten_job
-from mq.store.core.moves import claimed
+from mq.store.core.moves import claimed_path
 from mq.store.disk.files import FOLDER_MODE
 from mq.store.format.archive import archive_folder
 from mq.store.format.entries import index_folders
@@ -69,7 +69,7 @@ class BulkLooker(Looker):
             return (Violation(Breach.JOURNAL, path, str(error)),)
         if not self._is_late(path, 0):
             return NOTHING
-        with claimed(self._root, path) as claim:
+        with claimed_path(self._root, path) as claim:
             # If it is locked, a process is rolling it forward.
             return NOTHING if claim is None else (Violation(Breach.JOURNAL, path, name.text),)
 

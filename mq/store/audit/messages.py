@@ -16,7 +16,6 @@ from mq.store.audit.findings import Breach, Look, Violation
 from mq.store.audit.looks import NOTHING, Looker
 from mq.store.core.find import lives
 from mq.store.core.message_file import holds_pack, is_readable
-from mq.store.core.moves import others_of
 from mq.store.core.root import Root
 from mq.store.disk.files import FILE_MODE, FOLDER_MODE, is_gone
 from mq.store.format.bucket_names import IN_COMMON, Shape
@@ -322,7 +321,7 @@ class MessageLooker(Looker):
             for bucket in self._other_buckets(spot, shape):
                 yield Place(spot.state, queue, message_id, bucket)
         if spot.state is State.READY and queue.is_sideline:
-            for across in others_of(self._root, queue):
+            for across in self._root.facts.others(queue):
                 for state in (State.READY, State.DELAYED):
                     for bucket in self._spots(state, across, message_id):
                         yield Place(state, across, message_id, bucket)

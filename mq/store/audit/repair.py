@@ -23,10 +23,11 @@ from mq.store.audit.findings import Violation
 from mq.store.core.find import place_of
 from mq.store.core.locks import in_turn, queues_locked
 from mq.store.core.message_file import header_block, holds_pack, is_unreadable
-from mq.store.core.moves import Claim, Move, claimed, message_status, move
+from mq.store.core.moves import Claim, Move, claimed_path, message_status, move
 from mq.store.core.root import Root
 from mq.store.core.standing import bits_left, queue_exists
 from mq.store.core.trust import owner_of
+from mq.store.core.two_names import lateness
 from mq.store.disk.files import FILE_MODE, FOLDER_MODE, is_gone
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.layout import Keys, Place
@@ -38,9 +39,6 @@ from mq.store.keys.orphans import key_place, sweep_link
 from mq.store.operations.sideline import make_sideline, sideline_held
 
 _BUSY: Final = "another process has it locked"
-# From the earliest to the latest. A sideline's state is later than its queue's, and remove/ is
-# later than both.
-_RANKS: Final = (State.NEW, State.READY, State.DELAYED, State.LEASED, State.REMOVED)
 IsWrong = Callable[[os.stat_result], bool]
 """Called just before a file moves: whether the file is still wrong."""
 
@@ -92,7 +90,7 @@ def restamp(root: Root, path: str) -> Steps[str | None]:
     """Replaces an mtime that mq did not set by the valid stamp that mq reads in it: the same due
     time, no receives. Raises StaysAsItIs, OSError. Durable on return: yes.
     """
-    with claimed(root, path) as claim:
+    with claimed_path(root, path) as claim:
         if claim is None:
             return _lost_race(root, path)
         stamp = claim.stamp
@@ -125,7 +123,7 @@ def put_in_place(root: Root, spot: Place) -> Steps[str | None]:
     SettingsUnreadable, OSError. Durable on return: yes.
     """
     path = spot.path(root.layout)
-    with claimed(root, path) as claim:
+    with claimed_path(root, path) as claim:
         if claim is None:
             return _lost_race(root, path)
         own = tuple(root.places.spots(spot.state, spot.queue, spot.id))
@@ -134,11 +132,10 @@ def put_in_place(root: Root, spot: Place) -> Steps[str | None]:
         others = [Place(spot.state, spot.queue, spot.id, bucket) for bucket in own]
         if any(root.files.status(each.path(root.layout)) is not None for each in others):
             raise StaysAsItIs("the message is at its place too")
-        links = claim.status.st_nlink
         target = root.places.target(spot.state, spot.queue, spot.id)
         act = Transition("put in place", spot.state, spot.state, "mqctl")
         put = Move(act, spot.queue, spot.id, spot.bucket, target)
-        yield move(root, put, links)
+        yield move(root, put)
     moved = Place(spot.state, spot.queue, spot.id, target)
     return f"moved to {moved.path(root.layout)}"
 
@@ -150,15 +147,15 @@ def leave_the_later(root: Root, violation: Violation) -> Steps[str | None]:
     """
     if violation.spot is None or violation.other is None:
         return None
-    earlier, later = sorted((violation.spot, violation.other), key=_rank)
-    if _rank(earlier) == _rank(later):
+    earlier, later = sorted((violation.spot, violation.other), key=lateness)
+    if lateness(earlier) == lateness(later):
         earlier, later = violation.spot, violation.other
     gone, kept = earlier.path(root.layout), later.path(root.layout)
 
     def is_twice(status: os.stat_result) -> bool:
         return message_status(root, kept) is not None
 
-    with claimed(root, gone) as claim:
+    with claimed_path(root, gone) as claim:
         if claim is None:
             return _lost_race(root, gone)
         there = message_status(root, kept)
@@ -168,11 +165,6 @@ def leave_the_later(root: Root, violation: Violation) -> Steps[str | None]:
             return (yield from _unlink_earlier(root, gone, kept, claim))
     target = yield from set_message_aside(root, gone, earlier.queue, earlier.id, is_twice)
     return None if target is None else f"moved to {target}"
-
-
-def _rank(spot: Place) -> tuple[bool, bool, int]:
-    is_sidelined = spot.queue.is_sideline and spot.state is not State.NEW
-    return spot.state is State.REMOVED, is_sidelined, _RANKS.index(spot.state)
 
 
 def _unlink_earlier(root: Root, gone: str, kept: str, claim: Claim) -> Steps[str | None]:
@@ -197,7 +189,7 @@ def sideline_unreadable(root: Root, spot: Place) -> Steps[str | None]:
         raise StaysAsItIs("it is in a lease; mq sidelines it once it comes back")
     path = spot.path(root.layout)
     yield from _make_sideline(root, spot)
-    with claimed(root, path) as claim:
+    with claimed_path(root, path) as claim:
         if claim is None:
             return _lost_race(root, path)
         if spot.id.items:
@@ -220,7 +212,7 @@ def set_item_aside(root: Root, spot: Place) -> Steps[str | None]:
         place = place_of(root, spot.queue, pack)
         if place is None or _is_parted(root, spot.queue, pack):
             return False
-        with claimed(root, root.layout.path(place[0], spot.queue, pack, place[1])) as claim:
+        with claimed_path(root, root.layout.path(place[0], spot.queue, pack, place[1])) as claim:
             return claim is not None and holds_pack(root, pack, claim.descriptor)
 
     path = spot.path(root.layout)
@@ -249,7 +241,7 @@ def give_key(root: Root, spot: Place) -> Steps[str | None]:
         if spot.state not in (State.READY, State.DELAYED):
             raise StaysAsItIs(f"it is in a lease, and {error.id} has its key") from error
         yield from _make_sideline(root, spot)
-        with claimed(root, path) as claim:
+        with claimed_path(root, path) as claim:
             if claim is None:
                 return _lost_race(root, path)
             if root.files.linked(place.path) == spot.id.text:
@@ -425,7 +417,7 @@ def _held(root: Root, path: str) -> Iterator[os.stat_result | None]:
     if status is None or not stat.S_ISREG(status.st_mode):
         yield status
         return
-    with claimed(root, path) as claim:
+    with claimed_path(root, path) as claim:
         if claim is None and root.files.status(path) is not None:
             raise StaysAsItIs("another process has it locked")
         yield None if claim is None else claim.status

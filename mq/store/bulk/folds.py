@@ -18,7 +18,7 @@ from mq.model.totals import Total
 from mq.store.bulk.staged import staged_entries
 from mq.store.core.moves import folders_of, make_buckets, together
 from mq.store.core.recording import record_published
-from mq.store.core.root import Root, rmdir_if_empty, unlink_if_there
+from mq.store.core.root import Root, rmdir_if_empty
 from mq.store.core.standing import queue_exists
 from mq.store.core.unserved import mark_of
 from mq.store.disk.files import is_gone
@@ -113,10 +113,6 @@ def unfold(root: Root, job: str, attempt: Attempt, fold: Fold) -> Steps[None]:
                 if is_gone(error):
                     continue  # If it is there after all, the next try moves it.
                 raise
-            # A power cut may bring one name back; rename(2) between two names of one inode does
-            # nothing.
-            if root.files.is_there(entry.path):
-                unlink_if_there(root.files, entry.path)
     if found:
         yield Flush(folders=(attempt_folder(root.layout, job, attempt),))
     rmdir_if_empty(root.files, folder)

@@ -12,11 +12,10 @@ from mq.model.errors import Busy, MqError
 from mq.model.lifecycle import FORGET
 from mq.model.log import logger
 from mq.model.names import Key, QueueName
-from mq.store.bulk.folds import is_unfolded, staged_folds, staged_messages, unfold
+from mq.store.bulk.folds import staged_folds, unfold
 from mq.store.bulk.journal import Journal, journals, read_journal
 from mq.store.bulk.rolling import Rolled, Roller
 from mq.store.bulk.staged import remove_job, staged_entries, staged_names
-from mq.store.core.find import is_second_name
 from mq.store.core.moves import Move, move, named_status, together
 from mq.store.core.root import Root, rename_once, unlink_if_there
 from mq.store.disk.files import is_gone
@@ -78,32 +77,6 @@ def roll_all_forward(root: Root, flusher: Flusher) -> int:
     return moved
 
 
-def drop_second_names(root: Root) -> int:
-    """Unlinks staged second names, which a power cut brought back, of messages that are at their
-    places. Returns their number. Must run before any message is served: once such a message is
-    consumed, nothing shows that it had been moved. Blocking. Raises OSError.
-    """
-    dropped = 0
-    for name in journals(root):
-        try:
-            journal = read_journal(root, journal_path(root.layout, name, JournalFile.JOURNAL))
-        except MqError:
-            continue  # The roll-forward reports it.
-        for attempt in () if journal is None else journal.attempts:
-            job = "" if journal is None else journal.job
-            for staged in staged_messages(root, job, attempt):
-                status = root.files.status(staged.path)
-                names = 1 if status is None else status.st_nlink
-                if names > 1 and is_unfolded(root, job, attempt, staged):
-                    unlink_if_there(root.files, staged.path)
-                    dropped += 1
-                    continue
-                dropped += is_second_name(
-                    root, staged.queue, staged.id, path=staged.path, names=names
-                )
-    return dropped
-
-
 @contextlib.contextmanager
 def _locked(root: Root, path: str, wait: bool) -> Iterator[bool]:
     try:
@@ -133,8 +106,6 @@ def _end(root: Root, name: Key, journal: Journal) -> Steps[None]:
     else:
         done = journal_path(layout, name, JournalFile.DONE)
         rename_once(root.files, path, done)
-        # If a crash left two names of one file, the rename leaves both.
-        unlink_if_there(root.files, path)
         unlink_if_there(root.files, journal_path(layout, name, JournalFile.BEGUN))
     yield Flush(folders=(layout.journal,))
 

@@ -28,7 +28,6 @@ from mq.model.totals import Total
 from mq.store.bulk.folds import move_folds
 from mq.store.bulk.journal import Journal
 from mq.store.bulk.staged import staged_entries, staged_names
-from mq.store.core.find import is_second_name
 from mq.store.core.moves import Move, folders_of, make_buckets, move, together
 from mq.store.core.recording import record_published
 from mq.store.core.root import Root
@@ -115,16 +114,11 @@ class Roller:
         """The batches by queue and transition, without keys and with keys."""
         plain: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
         keyed: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
-        looks = self.journal.is_scheduled or not self.leaves_one_name
+        looks = self.journal.is_scheduled
         has_groups = False
         for entry, (queue, message_id) in named(entries, parse_entry):
             status = self.root.files.status(entry.path) if looks else None
-            if looks and (
-                status is None
-                or is_second_name(
-                    self.root, queue, message_id, path=entry.path, names=status.st_nlink
-                )
-            ):
+            if looks and status is None:
                 continue
             transition = self._transition(message_id, status)
             has_groups = has_groups or bool(message_id.group)

@@ -194,17 +194,25 @@ class Facts:
             raise facts.unreadable
         return facts.shape
 
-    def asides(self, queue: QueueName) -> tuple[QueueName, ...]:
-        """The sidelines, but for its own, to which the queue's messages may have gone, as of now:
-        one stat. For rare operations. Raises OSError.
+    def sidelines(self, queue: QueueName) -> tuple[QueueName, ...]:
+        """Where sidelined messages of the queue may be, as of now: its own sideline, there or not,
+        and those that it shares or has shared. One stat, for rare operations. Raises OSError.
         """
-        return self._shared_now().asides(queue)
+        return queue.sideline(), *self._shared_now().asides(queue)
 
     def users(self, sideline: QueueName) -> tuple[QueueName, ...]:
-        """The queues, but for its own, from which the sideline's messages may have come, as of now:
-        one stat. For rare operations. Raises OSError.
+        """The queues, but for its own, from which the sideline's messages may have come, as of now.
+        One stat, for rare operations. Raises OSError.
         """
         return self._shared_now().users(sideline)
+
+    def others(self, queue: QueueName) -> tuple[QueueName, ...]:
+        """The queues in which a message of this one may be by now: its sidelines, or a sideline's
+        queues; whether they are there or not. Raises OSError.
+        """
+        if queue.is_sideline:
+            return queue.counterpart(), *self.users(queue)
+        return self.sidelines(queue)
 
     def _shared_now(self) -> SharedSidelines:
         if self._over_network:

@@ -19,7 +19,7 @@ from mq.model.lifecycle import State
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.message import Stamp
 from mq.model.names import MessageId, QueueName
-from mq.store.core.moves import message_status, others_of
+from mq.store.core.moves import message_status
 from mq.store.core.packed import is_being_parted
 from mq.store.core.root import Root, unlink_if_there
 from mq.store.disk.replacing import replace_file
@@ -173,7 +173,7 @@ class FailureSweep:
             return False
         if message_id.uuid != entry.name:
             return False
-        queues = (queue, *others_of(root, queue))
+        queues = (queue, *root.facts.others(queue))
         if message_id.pack_size and any(is_being_parted(root, each, message_id) for each in queues):
             return False
         return not any(_is_there(root, each, message_id) for each in queues)

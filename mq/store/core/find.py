@@ -12,9 +12,9 @@ from typing import Final
 from mq.model.errors import Busy, MessageNotFound, StorageFailed
 from mq.model.lifecycle import State
 from mq.model.names import MessageId, QueueName
-from mq.store.core.moves import message_status, others_of
+from mq.store.core.moves import message_status
 from mq.store.core.packed import is_on_its_way
-from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.root import Root
 from mq.store.core.standing import no_such_queue, queue_exists
 from mq.store.core.unserved import is_purged
 from mq.store.disk.steps import Flush, Steps
@@ -130,27 +130,11 @@ def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
     return Flush(folders=(layout.parent(place[0], queue, place[1]),))
 
 
-def is_second_name(
-    root: Root, queue: QueueName, message_id: MessageId, *, path: str, names: int
-) -> bool:
-    """Whether a committed message, whose file has `names` names, is at its place already, and this
-    path in new/ is a second name that a power cut brought back. Unlinks the path then: rename(2)
-    between two names of one inode does nothing.
-    """
-    if names == 1:
-        return False
-    is_here = whereabouts(root, queue, message_id) in (*DELIVERED, State.REMOVED)
-    if not is_here and not has_crossed(root, queue, message_id):
-        return False
-    unlink_if_there(root.files, path)
-    return True
-
-
 def has_crossed(root: Root, queue: QueueName, message_id: MessageId) -> bool:
-    """Whether the message was moved to the queue's sideline, or back, or by a shovel to another
-    queue, and was not removed there.
+    """Whether the message was moved to a sideline of the queue, or back, and was not removed
+    there.
     """
-    others = others_of(root, queue)
+    others = root.facts.others(queue)
     return any(place_of(root, other, message_id) is not None for other in others)
 
 

@@ -12,6 +12,7 @@ import itertools
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
 from mq.model.errors import Busy
@@ -20,17 +21,16 @@ from mq.model.message import Stamp
 from mq.model.names import MessageId, QueueName
 from mq.store.core.root import Root
 from mq.store.core.standing import refuse_gone
+from mq.store.core.two_names import leave_latest
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush
 from mq.store.format.bucket_names import leading
-from mq.store.format.layout import Layout
+from mq.store.format.layout import Layout, Place
 
 # Retries of a rename into a bucket that others remove concurrently.
 BUCKET_TRIES_MAX: Final = 5
 
 _ENDS_KEPT: Final = 4096
-_LATEST_FIRST: Final = (State.REMOVED, State.DELAYED, State.READY, State.NEW)
-_ALL: Final = (State.REMOVED, State.LEASED, *_LATEST_FIRST[1:])
 
 Side = tuple[QueueName, str]
 """An end of a move: the queue, and the bucket."""
@@ -47,14 +47,24 @@ class Claim(NamedTuple):
         return Stamp.from_mtime_ns(self.status.st_mtime_ns)
 
 
-@contextlib.contextmanager
-def claimed(root: Root, path: str) -> Iterator[Claim | None]:
-    """Opens the file and takes its inode's lock. Every operation that depends on the mtime does
-    this.
+def claimed(root: Root, place: Place) -> AbstractContextManager[Claim | None]:
+    """Opens a message's file and takes its inode's lock. Every operation that depends on the mtime
+    does this.
 
     Yields None for a lost race: the name is gone, another process has the lock, or the name means
-    another file by now; also for anything but a regular file. The lock ends with the block.
+    another file by now; also for anything but a regular file, and for the earlier of two names,
+    which it unlinks. The lock ends with the block.
     """
+    return _claimed(root, place.path(root.layout), place)
+
+
+def claimed_path(root: Root, path: str) -> AbstractContextManager[Claim | None]:
+    """Likewise, for any file."""
+    return _claimed(root, path, None)
+
+
+@contextlib.contextmanager
+def _claimed(root: Root, path: str, place: Place | None) -> Iterator[Claim | None]:
     try:
         descriptor = root.files.open_claimed(path)
     except OSError as error:
@@ -63,7 +73,10 @@ def claimed(root: Root, path: str) -> Iterator[Claim | None]:
         yield None
         return
     try:
-        yield _claim(root, path, descriptor)
+        claim = _claim(root, path, descriptor)
+        if claim is not None and place is not None and claim.status.st_nlink > 1:
+            claim = claim if leave_latest(root, place, claim.status) else None
+        yield claim
     finally:
         root.files.close(descriptor)
 
@@ -121,9 +134,8 @@ def aimed(root: Root, act: Move) -> Move:
     return Move(act.transition, act.queue, act.id, act.source, target, act.into)
 
 
-def move(root: Root, act: Move, links: int = 1) -> Flush:
-    """Renames the message, whose file has `links` names. Makes a missing bucket. Returns the flush
-    that makes the rename durable.
+def move(root: Root, act: Move) -> Flush:
+    """Renames the message. Makes a missing bucket. Returns the flush that makes the rename durable.
 
     Raises OSError as rename does: ENOENT or ESTALE is a lost race, or a folder that is gone;
     SettingsUnreadable; Busy when others remove the bucket again and again.
@@ -132,7 +144,7 @@ def move(root: Root, act: Move, links: int = 1) -> Flush:
         act = aimed(root, act)
     for _ in range(BUCKET_TRIES_MAX):
         try:
-            return move_there(root, act, links)
+            return move_there(root, act)
         except OSError as error:
             if not _lacks_bucket(root, error, act):
                 raise
@@ -145,7 +157,7 @@ def move(root: Root, act: Move, links: int = 1) -> Flush:
     raise Busy("other processes remove the message's bucket again and again")
 
 
-def move_there(root: Root, act: Move, links: int) -> Flush:
+def move_there(root: Root, act: Move) -> Flush:
     """Tries `move` once, for a move with a target. Returns the flush that makes the rename durable.
     Raises ENOENT also where the target's bucket or queue is missing, or the source's queue.
     """
@@ -158,32 +170,15 @@ def move_there(root: Root, act: Move, links: int) -> Flush:
         path(transition.source, queue, message_id, source),
         path(transition.target, into or queue, message_id, target or ""),
     )
-    return arrived(root, act, links)
+    return arrived(root, act)
 
 
-def arrived(root: Root, act: Move, links: int) -> Flush:
-    """The flush that makes a finished rename durable; the file had `links` names before."""
+def arrived(root: Root, act: Move) -> Flush:
+    """The flush that makes a finished rename durable."""
     source, target = (act.queue, act.source), (act.into or act.queue, act.target or "")
     flush = folders_of(root, act.transition, source, target)
     root.places.went(flush.folders[-1])
-    if links > 1:
-        return keep_one_name(root, act.transition.target, act.to_queue, act.id, act.bucket)
     return flush
-
-
-def others_of(root: Root, queue: QueueName) -> tuple[QueueName, ...]:
-    """The queues in which a message of this one may have its other name, or be by now: its
-    sidelines, or, of a sideline, its queues; whether they are there or not. Raises OSError.
-    """
-    facts = root.facts
-    return queue.counterpart(), *(facts.users if queue.is_sideline else facts.asides)(queue)
-
-
-def sidelines_of(root: Root, queue: QueueName) -> tuple[QueueName, ...]:
-    """Where messages of the queue may be that were sidelined: its own sideline, there or not, and
-    those that it shares or has shared. Raises OSError.
-    """
-    return queue.sideline(), *root.facts.asides(queue)
 
 
 def _lacks_bucket(root: Root, error: OSError, act: Move) -> bool:
@@ -201,29 +196,6 @@ def _make_bucket(root: Root, transition: Transition, queue: QueueName, bucket: s
     for folder in itertools.takewhile(lambda each: not root.files.is_link(each), made):
         with contextlib.suppress(FileExistsError):
             root.files.mkdir(folder)
-
-
-def keep_one_name(
-    root: Root, kept: State, queue: QueueName, message_id: MessageId, bucket: str = ""
-) -> Flush:
-    """Unlinks a file's other names, in all places of its queue and of the queues that it may have
-    crossed from or to (`others_of`). Returns the flush that makes this durable.
-
-    A crash between the flushes of a rename's two folders can leave both names (btrfs), and
-    rename(2) between two names of one inode does nothing.
-    """
-    layout = root.layout
-    kept_path = layout.path(kept, queue, message_id, bucket)
-    inode = root.files.status(kept_path)
-    for of, state in itertools.product((queue, *others_of(root, queue)), _ALL):
-        for spot in root.places.spots(state, of, message_id):
-            path = layout.path(state, of, message_id, spot)
-            other = None if path == kept_path else root.files.status(path)
-            if other is not None and inode is not None and os.path.samestat(other, inode):
-                with contextlib.suppress(FileNotFoundError):
-                    root.files.unlink(path)
-    base, others = layout.base(kept, queue), (layout.base(each, queue) for each in _LATEST_FIRST)
-    return Flush(folders=tuple(dict.fromkeys((base, *leading(base, bucket), *others))))
 
 
 def folders_of(root: Root, transition: Transition, source: Side, target: Side) -> Flush:

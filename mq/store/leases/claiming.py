@@ -1,7 +1,7 @@
 """Takes many ready messages into a lease: one rename each, in delivery order.
 
-No locks, except for messages that a crash left with two names: the rename alone decides which
-process gets a message. PROTOCOL.md, "lease", has the steps.
+No locks: the rename alone decides which process gets a message. PROTOCOL.md, "lease", has the
+steps.
 """
 
 import stat
@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mq.model.errors import Busy, QueueNotFound
+from mq.model.errors import QueueNotFound
 from mq.model.lifecycle import LEASE, State
-from mq.model.names import PACKED, MessageId, QueueName
+from mq.model.names import PACKED, QueueName
 from mq.store.core.moves import (
     claimed,
-    keep_one_name,
     message_status,
 )
 from mq.store.core.root import Root
@@ -22,7 +21,7 @@ from mq.store.core.standing import queue_exists
 from mq.store.core.unserved import OWN_TTL, leases_nothing, own_expiry, unserved_mark
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush
-from mq.store.format.layout import parse_entry
+from mq.store.format.layout import Place, parse_entry
 from mq.store.format.pipeline import LeaseFile, LeaseName, lease_path
 from mq.store.format.walk import named
 from mq.store.scan.order import STRICT, Candidate, Order, list_ready
@@ -61,8 +60,7 @@ def find_ready(root: Root, queue: QueueName, limit: int, order: Order = STRICT) 
 
 def recount(root: Root, lease: LeaseName, queues: Sequence[QueueName]) -> tuple[int, int, Flush]:
     """The numbers of messages and bytes in the lease of a claim whose process died, and the flush
-    that makes them durable. Of a message with several names, which a crash left, it keeps the
-    lease's. Raises OSError; Busy if another process has such a message locked.
+    that makes them durable. Raises OSError.
     """
     layout, files = root.layout, root.files
     folder = lease_path(layout, lease, LeaseFile.FOLDER)
@@ -72,11 +70,6 @@ def recount(root: Root, lease: LeaseName, queues: Sequence[QueueName]) -> tuple[
         status = message_status(root, entry.path)
         if status is None:
             continue
-        if status.st_nlink > 1:
-            with claimed(root, entry.path) as claim:
-                if claim is None:
-                    raise Busy("another process is at a message of the lease")
-                keep_one_name(root, LEASE.target, queue, message_id, lease.spot)
         messages += message_id.items or 1
         size += status.st_size
         of[queue] = None
@@ -159,38 +152,19 @@ class Claims:
             if status is None or not stat.S_ISREG(status.st_mode):
                 continue
             if status.st_nlink > 1:
-                if not self._take_locked(queue, candidate.id, bucket):
-                    continue
-            else:
-                try:
-                    files.rename(source, target + name)
-                except OSError as error:
-                    if not is_gone(error):
-                        raise
-                    continue
-                went(folder)
-            self._left[folder] = None
-            self.messages += candidate.id.items or 1
-            self.size_bytes += status.st_size
-
-    def _take_locked(self, queue: QueueName, message_id: MessageId, bucket: str) -> bool:
-        """Claims a message with several names, under its lock: otherwise another process could
-        remove this one.
-        """
-        root, source = self.root, self.root.layout.path(LEASE.source, queue, message_id, bucket)
-        with claimed(root, source) as claim:
-            if claim is None:
-                return False
-            target = root.layout.path(LEASE.target, queue, message_id, self.lease.spot)
+                with claimed(self.root, Place(LEASE.source, queue, candidate.id, bucket)) as claim:
+                    if claim is None:
+                        continue
             try:
-                root.files.rename(source, target)
+                files.rename(source, target + name)
             except OSError as error:
                 if not is_gone(error):
                     raise
-                return False
-            flush = keep_one_name(root, LEASE.target, queue, message_id, self.lease.spot)
-        self._left |= dict.fromkeys(flush.folders)
-        return True
+                continue
+            went(folder)
+            self._left[folder] = None
+            self.messages += candidate.id.items or 1
+            self.size_bytes += status.st_size
 
 
 def _first(candidates: Sequence[Candidate], limit: int) -> Sequence[Candidate]:

@@ -24,7 +24,7 @@ from mq.model.history import Event, Told
 from mq.model.message import Stamp
 from mq.model.names import PACKED, ConsumerName, QueueName, UuidSource, items_of
 from mq.model.totals import Total
-from mq.store.core.moves import claimed, named_status
+from mq.store.core.moves import claimed_path, named_status
 from mq.store.core.recording import Lines
 from mq.store.core.root import Root, unlink_if_there
 from mq.store.disk.files import is_gone
@@ -198,7 +198,7 @@ def renew(root: Root, lease: LeaseName, lease_s: float) -> int:
     the epoch. Raises LeaseLost; Busy when another process has the manifest locked: try again;
     OSError. Durable on return: no: after a crash it may lapse sooner.
     """
-    with claimed(root, lease_path(root.layout, lease, LeaseFile.MANIFEST)) as claim:
+    with claimed_path(root, lease_path(root.layout, lease, LeaseFile.MANIFEST)) as claim:
         if root.files.status(lease_path(root.layout, lease, LeaseFile.FOLDER)) is None:
             raise LeaseLost(lease.text)
         if claim is None:
@@ -292,7 +292,7 @@ def _finish(root: Root, manifest: Manifest) -> Steps[Lease]:
         lease_path(layout, lease, file) for file in (LeaseFile.MANIFEST, LeaseFile.FOLDER)
     )
     final = replace(manifest, state=ManifestState.CLAIMED)
-    with claimed(root, path) as claim:
+    with claimed_path(root, path) as claim:
         if root.files.status(folder) is None:
             raise LeaseLost(lease.text)
         if claim is None:

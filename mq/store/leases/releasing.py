@@ -5,7 +5,6 @@ PROTOCOL.md, "give a lease back", has the steps. If the process dies, the next o
 
 import contextlib
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -20,12 +19,10 @@ from mq.model.names import MessageId, QueueName, items_of
 from mq.model.totals import Total
 from mq.store.core.moves import (
     BUCKET_TRIES_MAX,
-    Claim,
     claimed,
+    claimed_path,
     folders_of,
-    keep_one_name,
     make_buckets,
-    others_of,
     together,
 )
 from mq.store.core.root import Root, rename_once
@@ -89,7 +86,7 @@ def give_back(
     if the lease is due. Raises Unavailable, OSError. Durable on return: as `release`.
     """
     file = _manifest(root, lease)
-    with claimed(root, lease_path(root.layout, lease, file)) as claim:
+    with claimed_path(root, lease_path(root.layout, lease, file)) as claim:
         if claim is None:
             return Release.BUSY if _is_there(root, lease) else Release.ENDED
         due_ms, now_ms = claim.stamp.due_ms, root.now_ms()
@@ -240,12 +237,8 @@ class _Return:
         source = layout.beginning(act.source, queue, spot)
         target = layout.beginning(act.target, queue, bucket)
         for message_id in ids:
-            with claimed(self.root, source + message_id.text) as claim:
+            with claimed(self.root, Place(act.source, queue, message_id, spot)) as claim:
                 if claim is None:
-                    continue
-                if claim.status.st_nlink > 1 and self._is_elsewhere(queue, message_id, claim):
-                    files.unlink(source + message_id.text)
-                    self.returned += message_id.items or 1
                     continue
                 stamp = self._received(claim.stamp)
                 if stamp != claim.stamp:
@@ -256,24 +249,10 @@ class _Return:
                     if not is_gone(error):
                         raise
                     continue  # Its bucket or queue was removed; the next pass decides.
-                if claim.status.st_nlink > 1:
-                    yield keep_one_name(self.root, act.target, queue, message_id, bucket)
             self.returned += message_id.items or 1
             due_ms = None if act is RETURN else stamp.due_ms
             back.append(Told(message_id.text, stamp.receives, due_ms))
             yield folders_of(self.root, act, (queue, spot), (queue, bucket))
-
-    def _is_elsewhere(self, queue: QueueName, message_id: MessageId, claim: Claim) -> bool:
-        """Whether a file with two names, which a crash left, has moved on: to its queue, from
-        there, or to a sideline.
-        """
-        root = self.root
-        for of, state in itertools.product((queue, *others_of(root, queue)), _GONE_ON):
-            for spot in root.places.spots(state, of, message_id):
-                status = root.files.status(root.layout.path(state, of, message_id, spot))
-                if status is not None and os.path.samestat(status, claim.status):
-                    return True
-        return False
 
     def _received(self, stamp: Stamp) -> Stamp:
         """The stamp with one more receive. Counts once, also after a process that stamped it died

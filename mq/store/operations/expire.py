@@ -140,7 +140,7 @@ def expire(root: Root, queue: QueueName, message_id: MessageId, bucket: str) -> 
     message back, which is then still expired.
     """
     place = Place(State.READY, queue, message_id, bucket)
-    with claimed(root, place.path(root.layout)) as claim:
+    with claimed(root, place) as claim:
         if claim is None:
             return Expiry.LOST
         if not message_expired(root, queue, message_id):

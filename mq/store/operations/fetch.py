@@ -17,7 +17,7 @@ from typing import NamedTuple
 from mq.model.errors import Busy, GroupHeld, MessageUnreadable, SettingsUnreadable, Unavailable
 from mq.model.headers import parse_block
 from mq.model.history import Event
-from mq.model.lifecycle import FETCH, State
+from mq.model.lifecycle import FETCH
 from mq.model.limits import BODY_HELD_BYTES_MAX
 from mq.model.message import Delivery, Held, Reason, Stamp
 from mq.model.names import MessageId, QueueName
@@ -67,15 +67,14 @@ def fetch(
     """
     sources = (bucket,) if bucket is not None else sources_of(root, queue, message_id)
     for source in sources:
-        ready = root.layout.path(FETCH.source, queue, message_id, source)
-        with claimed(root, ready) as claim:
+        place = Place(FETCH.source, queue, message_id, source)
+        with claimed(root, place) as claim:
             # Under the lock: it may have been purged or have expired since it was listed.
             if claim is not None and is_served_no_more(root, queue, message_id):
                 return None
             if claim is not None:
                 block = header_block(root, message_id, claim, held)
                 if not queue.is_sideline and is_unreadable(message_id, claim, block):
-                    place = Place(State.READY, queue, message_id, source)
                     yield from sideline_held(root, place, claim, Reason.UNREADABLE)
                     raise MessageUnreadable(message_id.text)
                 if message_id.group:
@@ -83,7 +82,6 @@ def fetch(
                     if head is not None:
                         raise GroupHeld(head.text)
                 shown_s = asked_s or message_id.visibility_s or visibility_s
-                place = Place(State.READY, queue, message_id, source)
                 won = yield from claim_held(root, place, claim, shown_s)
                 if won is None:
                     return None
@@ -92,7 +90,7 @@ def fetch(
                     return found
                 line = failure_line(root, queue, message_id, won.stamp)
                 return found._replace(failure=line) if line else found
-            if message_status(root, ready) is not None:
+            if message_status(root, place.path(root.layout)) is not None:
                 raise Busy("another process has the message locked")
     return None
 
@@ -115,11 +113,10 @@ def claim_held(root: Root, place: Place, claim: Claim, visibility_s: float) -> S
     another process won it. Raises OSError. Durable on return: yes.
     """
     _, queue, message_id, source = place
-    links = claim.status.st_nlink
     target = root.places.target(FETCH.target, queue, message_id)
     try:
         act = Move(FETCH, queue, message_id, source, target)
-        flush = move(root, act, links)
+        flush = move(root, act)
     except OSError as error:
         if not is_gone(error) or root.files.status(root.layout.delay) is None:
             raise

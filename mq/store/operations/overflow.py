@@ -88,7 +88,7 @@ def make_room(root: Root, place: Place, settings: QueueSettings) -> Steps[bool]:
     OSError. Durable on return: a move to the sideline; a removed message may come back, and is
     removed again.
     """
-    with claimed(root, place.path(root.layout)) as claim:
+    with claimed(root, place) as claim:
         if claim is None:
             return False
         if goes_aside(place.queue, settings):

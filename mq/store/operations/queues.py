@@ -24,7 +24,7 @@ from mq.store.core.unserved import forget_mark
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.bucket_names import Shape
-from mq.store.format.layout import Keys, parse_entry, parse_settings
+from mq.store.format.layout import Keys, Place, parse_entry, parse_settings
 from mq.store.format.settings import (
     DEFAULT_SHAPE,
     NO_FILE,
@@ -322,15 +322,16 @@ def _retire(
 ) -> None:
     """Moves the message, unless it has moved or a network mount's cache hides it."""
     target = root.places.target(transition.target, queue, message_id)
-    path = root.layout.path(transition.source, queue, message_id, bucket)
-    with claimed(root, path) as claim:
+    place = Place(transition.source, queue, message_id, bucket)
+    path = place.path(root.layout)
+    with claimed(root, place) as claim:
         if claim is None:
             if root.files.status(path) is None:
                 return
             raise Busy("another process is at a message of the deleted queue")
         try:
             act = Move(transition, queue, message_id, bucket, target)
-            move(root, act, claim.status.st_nlink)
+            move(root, act)
         except OSError as error:
             if not is_gone(error) or root.files.status(path) is not None:
                 raise  # It still exists, and a new queue would get it.

@@ -3,7 +3,7 @@ Changes nothing on disk, and takes no lock.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -34,14 +34,6 @@ from mq.store.format.packs import tries_of
 # Retries when the message moves during each lookup.
 READ_LOOKS_MAX: Final = 5
 
-# In the order of the lifecycle: of two names of a file the later state counts.
-_LATER: Final[Mapping[State, tuple[State, ...]]] = {
-    State.NEW: (),
-    State.READY: (State.REMOVED, State.DELAYED, State.LEASED),
-    State.LEASED: (State.REMOVED, State.DELAYED),
-    State.DELAYED: (State.REMOVED,),
-    State.REMOVED: (),
-}
 Room: TypeAlias = Callable[[int], object | None]
 """Reserves memory for a number of bytes: returns an object that counts them as long as it is
 referenced, or None if there is no room. Called in any thread.
@@ -214,10 +206,6 @@ def _read_file(
         opened = root.files.descriptor_status(descriptor)
         if status is None or not os.path.samestat(status, opened):
             return []
-        if status.st_nlink > 1:
-            state = latest(root, state, queue, message_id, status)
-            if state is State.NEW and place.state is not State.NEW:
-                return []  # A pack that was parted.
         file = _File(root, state, status, descriptor)
         if items:
             readings = file.items(message_id, items, choice, room)
@@ -229,24 +217,6 @@ def _read_file(
             root.files.close(descriptor)
     line = failure_line(root, queue, message_id, readings[0].stamp)
     return [replace(each, failure=line) for each in readings] if line else readings
-
-
-def latest(
-    root: Root, state: State, queue: QueueName, message_id: MessageId, status: os.stat_result
-) -> State:
-    """The state of a file that may have two names (PROTOCOL.md, "Two names"), one of them in
-    `state`: the later one counts. NEW of a pack that was parted.
-    """
-    for parted in tries_of(root.layout, root.files, queue, message_id) if message_id.items else ():
-        other = root.files.status(parted.pack_path(root.layout))
-        if other is not None and os.path.samestat(other, status):
-            return State.NEW
-    for later in _LATER[state]:
-        for bucket in root.places.spots(later, queue, message_id):
-            other = root.files.status(root.layout.path(later, queue, message_id, bucket))
-            if other is not None and os.path.samestat(other, status):
-                return later
-    return state
 
 
 @dataclass(frozen=True, slots=True)

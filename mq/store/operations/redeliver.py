@@ -72,8 +72,7 @@ def redeliver(
     SidelinePurged, Busy, and other Unavailable: the message stays. Durable on return: yes, except
     for the removal of an expired message: it comes back as expired.
     """
-    path = root.layout.path(REDELIVER.source, queue, message_id, bucket)
-    with claimed(root, path) as claim:
+    with claimed(root, Place(REDELIVER.source, queue, message_id, bucket)) as claim:
         if claim is None:
             return Redelivery.LOST, 0
         # The due time is read again under the lock, and decides. Since the listing, the consumer
@@ -130,13 +129,12 @@ def _bring_back(
     """The result, and the flush that makes it durable; None: the message has not moved, or is
     gone.
     """
-    links = claim.status.st_nlink
     try:
         if is_purged(root, queue, message_id):
-            flush = move(root, Move(REMOVE_DELAYED, queue, message_id, bucket), links)
+            flush = move(root, Move(REMOVE_DELAYED, queue, message_id, bucket))
             root.totals.add(queue, Total.PURGED, message_id.items or 1)
             return Redelivery.RETIRED, flush
-        flush = move(root, Move(REDELIVER, queue, message_id, bucket), links)
+        flush = move(root, Move(REDELIVER, queue, message_id, bucket))
     except OSError as error:
         if not is_gone(error):
             raise
@@ -144,7 +142,7 @@ def _bring_back(
             return Redelivery.LOST, None
         if queue_exists(root, queue) or not _was_deleted(root, queue):
             return Redelivery.STRAY, None
-        return Redelivery.RETIRED, move(root, Move(RETIRE, queue, message_id, bucket), links)
+        return Redelivery.RETIRED, move(root, Move(RETIRE, queue, message_id, bucket))
     return Redelivery.DELIVERED, flush
 
 
@@ -200,7 +198,7 @@ def sweep_overdue(
     StorageFailed, SettingsUnreadable: the message is where it was. Durable on return: yes.
     """
     _, queue, message_id, bucket = place
-    with claimed(root, place.path(root.layout)) as claim:
+    with claimed(root, place) as claim:
         if claim is None or not is_overdue(claim.status):
             return Swept.STAYS
         if not queue_exists(root, queue) or is_purged(root, queue, message_id):

@@ -11,11 +11,12 @@ from mq.model.history import Event
 from mq.model.lifecycle import RELEASE
 from mq.model.message import Delivery
 from mq.model.names import MessageId, QueueName
-from mq.store.core.moves import claimed, folders_of, keep_one_name, make_buckets, together
+from mq.store.core.moves import claimed, folders_of, make_buckets, together
 from mq.store.core.root import Root
 from mq.store.core.standing import refuse_gone
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
+from mq.store.format.layout import Place
 from mq.store.operations.sideline import is_at_its_limit
 
 # The number of a disconnected consumer's messages that are released between two flushes.
@@ -78,7 +79,7 @@ def _stays(root: Root, delivery: Delivery, unhandled: bool) -> bool:
     if not is_at_its_limit(root, delivery.queue, delivery.stamp.attempts):
         return False
     queue, message_id, bucket = delivery.queue, delivery.id, delivery.bucket
-    with claimed(root, root.layout.path(RELEASE.source, queue, message_id, bucket)) as claim:
+    with claimed(root, Place(RELEASE.source, queue, message_id, bucket)) as claim:
         if claim is not None and claim.stamp == delivery.stamp:
             now = claim.stamp._replace(due_ms=root.now_ms())
             root.files.stamp(claim.descriptor, now.mtime_ns())
@@ -94,19 +95,19 @@ def _put_back(
     returns by itself.
     """
     layout, queue, message_id = root.layout, delivery.queue, delivery.id
-    delayed = layout.path(RELEASE.source, queue, message_id, delivery.bucket)
+    delayed = Place(RELEASE.source, queue, message_id, delivery.bucket)
     with claimed(root, delayed) as claim:
         if claim is None or claim.stamp != delivery.stamp:
             return None
         stamp = claim.stamp.given_back(now_ms, unhandled and claim.stamp.can_return(now_ms))
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
         try:
-            root.files.rename(delayed, layout.path(RELEASE.target, queue, message_id, target))
+            root.files.rename(
+                delayed.path(layout), layout.path(RELEASE.target, queue, message_id, target)
+            )
         except OSError as error:
             if not is_gone(error):
                 raise
             return None
         root.places.went(layout.parent(RELEASE.source, queue, delivery.bucket))
-        if claim.status.st_nlink > 1:
-            return keep_one_name(root, RELEASE.target, queue, message_id, target)
     return folders_of(root, RELEASE, (queue, delivery.bucket), (queue, target))

@@ -42,7 +42,6 @@ from mq.store.core.moves import (
     Claim,
     Move,
     claimed,
-    keep_one_name,
     message_status,
     move,
     together,
@@ -73,7 +72,7 @@ _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 class _Found(Enum):
     HERE = "here, and removed by one rename"
-    TAKEN = "here, and its names were taken away one by one"
+    TAKEN = "here, and unlinked: remove/ had no room for its name"
     REMOVED = "removed before"
     BUSY = "another process is at it, or was: it is not where it was seen"
     NOWHERE = "nowhere"
@@ -194,18 +193,15 @@ def _ended(root: Root, queue: QueueName, message_id: MessageId, end: _End) -> bo
 
 
 def take_away(root: Root, place: Place) -> bool:
-    """Moves a message that is no longer served to remove/. False if it is gone, or another process
-    has it locked. Raises OSError, Busy. Durable on return: no.
+    """Moves a message that is no longer served to remove/. False if it is gone. Raises OSError,
+    Busy. Durable on return: no.
     """
     status = message_status(root, place.path(root.layout))
     if status is None:
         return False
     queue, message_id, removal = place.queue, place.id, _removal(root, *place)
     try:
-        if status.st_nlink == 1:
-            _remove(root, removal, 1)
-        elif _remove_locked(root, removal, None) is _Found.BUSY:
-            return False
+        _remove(root, removal)
     except OSError as error:
         if not is_gone(error):
             raise
@@ -218,7 +214,7 @@ def take_held(root: Root, place: Place, claim: Claim) -> None:
     """Like `take_away`, for a message that the caller has claimed. Raises OSError as rename
     does.
     """
-    _remove(root, _removal(root, *place), claim.status.st_nlink)
+    _remove(root, _removal(root, *place))
     root.history.record(place.queue, Event.REMOVED, place.id, claim.stamp.receives)
 
 
@@ -247,9 +243,8 @@ def _pass(
             continue
         removal = _removal(root, state, queue, message_id, source)
         try:
-            # If it has two names, a fetch would remove remove/'s: only the lock prevents that.
             if if_receives is None and status.st_nlink == 1:
-                return _End(_remove(root, removal, 1), removal.bucket, state, _receives(status))
+                return _End(_remove(root, removal), removal.bucket, state, _receives(status))
             found = _remove_locked(root, removal, if_receives)
             if found is not _Found.BUSY:
                 return _End(found, removal.bucket, state, _receives(status))
@@ -262,52 +257,36 @@ def _pass(
         missed = _Found.BUSY
     for bucket in root.places.spots(State.REMOVED, queue, message_id):
         path = root.layout.path(State.REMOVED, queue, message_id, bucket)
-        if (status := message_status(root, path)) is None:
-            continue
-        if status.st_nlink > 1 and not _keep_removed(root, queue, message_id, bucket):
-            missed = _Found.BUSY
-            continue
-        return _End(_Found.REMOVED, bucket, State.REMOVED, 0)
+        if message_status(root, path) is not None:
+            return _End(_Found.REMOVED, bucket, State.REMOVED, 0)
     return _End(missed, "", State.ABSENT, 0)
-
-
-def _keep_removed(root: Root, queue: QueueName, message_id: MessageId, bucket: str) -> bool:
-    """Unlinks the other name of a removed message: it may be in the queue's sideline or in a joined
-    queue, where this operation did not search. False if another process has it locked.
-    """
-    with claimed(root, root.layout.path(State.REMOVED, queue, message_id, bucket)) as claim:
-        if claim is not None:
-            keep_one_name(root, State.REMOVED, queue, message_id, bucket)
-        return claim is not None
 
 
 def _receives(status: os.stat_result) -> int:
     return Stamp.from_mtime_ns(status.st_mtime_ns).receives
 
 
-def _remove(root: Root, removal: Move, links: int) -> _Found:
+def _remove(root: Root, removal: Move) -> _Found:
     try:
-        move(root, removal, links)
-        return _Found.HERE if links == 1 else _Found.TAKEN
+        move(root, removal)
+        return _Found.HERE
     except OSError as error:
         if not is_full(error):
             raise
     # remove/ cannot grow by a name: unlink the message instead, which frees space.
     expunged = removal._replace(transition=_EXPUNGED[removal.transition])
-    if links > 1:
-        source = expunged.transition.source
-        keep_one_name(root, source, expunged.queue, expunged.id, expunged.source)
     root.files.unlink(expunged.source_path(root.layout))
     return _Found.TAKEN
 
 
 def _remove_locked(root: Root, removal: Move, if_receives: Precondition | None) -> _Found:
-    with claimed(root, removal.source_path(root.layout)) as claim:
+    place = Place(removal.transition.source, removal.queue, removal.id, removal.source)
+    with claimed(root, place) as claim:
         if claim is None:
             return _Found.BUSY
         if if_receives is not None and not if_receives(claim.stamp.receives):
             raise DeliveredAgain(claim.stamp.receives)
-        return _remove(root, removal, claim.status.st_nlink)
+        return _remove(root, removal)
 
 
 def find_key(root: Root, queue: QueueName, key: Key) -> Steps[MessageId]:

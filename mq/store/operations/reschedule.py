@@ -17,7 +17,7 @@ from mq.model.names import MessageId, QueueName
 from mq.store.core.failures import keep_failure
 from mq.store.core.find import PASSES, Precondition, nowhere, places_alive
 from mq.store.core.message_file import check_due, stamp_due
-from mq.store.core.moves import Claim, Move, claimed, keep_one_name, message_status, move
+from mq.store.core.moves import Claim, Move, claimed, message_status, move
 from mq.store.core.root import Root
 from mq.store.core.standing import no_such_queue, queue_exists
 from mq.store.core.unserved import refuse_purged
@@ -95,12 +95,11 @@ def _reschedule_at(
 ) -> Steps[Stamp | None]:
     """None: the message is not there. Raises Busy if another process has it locked or moved it."""
     due_in_s, if_receives, given, failure = wanted
-    path = place.path(root.layout)
-    if message_status(root, path) is None:
+    if message_status(root, place.path(root.layout)) is None:
         return None
     if place.state is State.LEASED:
         raise MessageLeased(parse_lease_file(place.bucket[:-1])[0].text)
-    with claimed(root, path) as claim:
+    with claimed(root, place) as claim:
         if claim is None:
             raise Busy("another process has the message locked")
         if if_receives is not None and not if_receives(claim.stamp.receives):
@@ -146,14 +145,9 @@ def _stay(root: Root, place: Place, claim: Claim, stamp: Stamp, event: Event) ->
     own flush, and a power cut would then return the message to its queue before its time.
     """
     stamp_due(root, claim.descriptor, stamp)
-    _, queue, message_id, bucket = place
-    delay, top = root.layout.delay, root.layout.queue(queue)
-    if claim.status.st_nlink > 1:
-        flush = keep_one_name(root, State.DELAYED, queue, message_id, bucket)
-    else:
-        ways = (delay, *leading(delay, bucket), top)
-        flush = Flush(folders=ways, covered=1)
-    yield flush._replace(stamps=(claim.descriptor,))
+    delay, top = root.layout.delay, root.layout.queue(place.queue)
+    ways = (delay, *leading(delay, place.bucket), top)
+    yield Flush(folders=ways, covered=1, stamps=(claim.descriptor,))
     _record(root, event, place, stamp)
     return stamp
 
@@ -164,7 +158,7 @@ def _postpone(root: Root, place: Place, claim: Claim, stamp: Stamp, event: Event
     """
     check_due(root, claim.descriptor, stamp)
     act = Move(POSTPONE, place.queue, place.id, place.bucket)
-    flush = move(root, act, claim.status.st_nlink)
+    flush = move(root, act)
     root.files.stamp(claim.descriptor, stamp.mtime_ns())
     yield flush._replace(stamps=(claim.descriptor,))
     _record(root, event, place, stamp)
@@ -175,7 +169,7 @@ def _release(root: Root, place: Place, claim: Claim, stamp: Stamp) -> Steps[Stam
     """Stamps before it renames: a message between the two steps is due, and returns by itself."""
     root.files.stamp(claim.descriptor, stamp.mtime_ns())
     act = Move(RELEASE, place.queue, place.id, place.bucket)
-    flush = move(root, act, claim.status.st_nlink)
+    flush = move(root, act)
     # The flush needs no lock: a process that fetches the message from here on has won it.
     root.files.unlock(claim.descriptor)
     yield flush._replace(stamps=(claim.descriptor,))

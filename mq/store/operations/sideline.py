@@ -29,7 +29,6 @@ from mq.store.core.moves import (
     claimed,
     message_status,
     move,
-    sidelines_of,
 )
 from mq.store.core.root import Root
 from mq.store.core.standing import no_such_queue, queue_exists
@@ -103,13 +102,12 @@ def _from(
     failure: Failure | None,
 ) -> Steps[Sidelined | None]:
     """None: the message is not there. Raises Busy if another process has it locked or moved it."""
-    path = place.path(root.layout)
-    if message_status(root, path) is None:
+    if message_status(root, place.path(root.layout)) is None:
         return None
     if place.state is State.LEASED:
         raise MessageLeased(parse_lease_file(place.bucket[:-1])[0].text)
     opened(root, place.queue)
-    with claimed(root, path) as claim:
+    with claimed(root, place) as claim:
         if claim is None:
             raise Busy("another process has the message locked")
         if if_receives is not None and not if_receives(claim.stamp.receives):
@@ -212,7 +210,7 @@ def move_stamped(root: Root, act: Move, claim: Claim, reason: Reason) -> Steps[S
     Durable on return: yes.
     """
     try:
-        flush = move(root, act, claim.status.st_nlink)
+        flush = move(root, act)
         stamp = Stamp(root.now_ms(), claim.stamp.receives, reason)
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
         yield flush._replace(stamps=(claim.descriptor,))
@@ -226,7 +224,7 @@ def move_stamped(root: Root, act: Move, claim: Claim, reason: Reason) -> Steps[S
 
 def _already(root: Root, queue: QueueName, message_id: MessageId) -> Steps[Sidelined | None]:
     """The message's sideline and stamp if it is in a sideline; None: it is not."""
-    for into in sidelines_of(root, queue):
+    for into in root.facts.sidelines(queue):
         if not queue_exists(root, into) or is_purged(root, into, message_id):
             continue
         for look in range(PASSES):

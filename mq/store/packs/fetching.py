@@ -5,7 +5,7 @@ PROTOCOL.md, "fetch", has the steps and what a crash after each leaves.
 
 from mq.model.errors import Busy, MessageUnreadable
 from mq.model.headers import parse_block
-from mq.model.lifecycle import FETCH, State
+from mq.model.lifecycle import FETCH
 from mq.model.message import Delivery, Reason
 from mq.model.names import MessageId, QueueName
 from mq.model.packs import spans_in
@@ -37,14 +37,13 @@ def fetch_pack(
     queue, pack, bucket = place
     sources = (bucket,) if bucket is not None else sources_of(root, queue, pack)
     for source in sources:
-        ready = root.layout.path(FETCH.source, queue, pack, source)
-        with claimed(root, ready) as claim:
+        at = Place(FETCH.source, queue, pack, source)
+        with claimed(root, at) as claim:
             if claim is not None:
                 if is_served_no_more(root, queue, pack):
                     return None
-                at = Place(State.READY, queue, pack, source)
                 return (yield from _fetch_held(root, at, claim, shown_s, room))
-            if message_status(root, ready) is not None:
+            if message_status(root, at.path(root.layout)) is not None:
                 raise Busy("another process has the pack locked")
     return None
 

@@ -26,7 +26,6 @@ from mq.store.core.message_file import is_readable
 from mq.store.core.moves import (
     Claim,
     claimed,
-    keep_one_name,
     message_status,
 )
 from mq.store.core.root import Root, unlink_if_there
@@ -48,10 +47,9 @@ def part(root: Root, place: Place) -> Steps[list[MessageId] | None]:
     was moved to the queue's sideline, or stays in a sideline; NoSpace, NoInodes, Unavailable,
     OSError: the pack is where it was, or parted and not flushed. Durable on return: yes.
     """
-    path = place.path(root.layout)
-    with claimed(root, path) as claim:
+    with claimed(root, place) as claim:
         if claim is None:
-            if message_status(root, path) is None:
+            if message_status(root, place.path(root.layout)) is None:
                 return None
             raise Busy("another process has the pack locked")
         try:
@@ -68,7 +66,7 @@ def part(root: Root, place: Place) -> Steps[list[MessageId] | None]:
             staged.drop()
             raise
         # From here on nothing may be taken back, unless the rename is known not to have been done.
-        flush = _commit(root, tried, place, claim.status.st_nlink)
+        flush = _commit(root, tried, place)
         if flush is None:
             # Over a network the pack may be there all the same, with its items: a mount can
             # remember for seconds that a name is absent. Otherwise the try is given up in an hour.
@@ -175,12 +173,12 @@ class _Staged:
         yield Flush(folders=(folder,))
 
 
-def _commit(root: Root, tried: Try, place: Place, links: int) -> Flush | None:
+def _commit(root: Root, tried: Try, place: Place) -> Flush | None:
     """Renames the pack into the folder of its items. Returns the flush that makes this durable,
     also where the pack came from: a process that moved it there may have died before its flush.
     None: the pack is not there any more. Raises OSError, after which it is uncertain.
     """
-    layout, (_, queue, pack, bucket) = root.layout, place
+    layout, (_, queue, _, bucket) = root.layout, place
     source, target = place.path(layout), tried.pack_path(layout)
     try:
         if place.state is State.READY:
@@ -193,6 +191,4 @@ def _commit(root: Root, tried: Try, place: Place, links: int) -> Flush | None:
         if root.files.status(target) is None:
             return None
     root.places.went(layout.parent(place.state, queue, bucket))
-    if links > 1:
-        return keep_one_name(root, State.NEW, queue, pack, tried.spot)
     return Flush((), (tried.folder(layout), layout.delay, layout.queue(queue)), covered=2)

@@ -16,12 +16,9 @@ from mq.model.lifecycle import DELIVER, FORGET, SCHEDULE, State, Transition
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.log import logger
 from mq.model.names import MessageId, QueueName
-from mq.store.core.find import is_second_name
 from mq.store.core.moves import (
     Move,
-    claimed,
     folders_of,
-    keep_one_name,
     make_buckets,
     message_status,
     move,
@@ -112,7 +109,7 @@ def retire_parted(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
         if tried.queue in deleted and is_committed(root, tried):
             met += len(_items_left(root, tried)) + 1
             yield from _settle(root, tried)
-            _take_away(root, tried, _items_here(root, tried))
+            _take_away(root, tried, _items_left(root, tried))
             yield from _flush_ends(root, tried)
             _end(root, tried)
     return met
@@ -152,7 +149,7 @@ def roll_try_on(root: Root, tried: Try, fresh: Sequence[MessageId] | None = None
     on return: yes.
     """
     queue = tried.queue
-    ids = _items_here(root, tried) if fresh is None else fresh
+    ids = _items_left(root, tried) if fresh is None else fresh
     is_there, mark = queue_exists(root, queue), mark_of(root, queue)
     if not is_there and root.files.status(root.layout.tombstone(queue)) is None:
         return False
@@ -177,21 +174,14 @@ def _roll_found(root: Root, tried: Try) -> Steps[bool]:
 
 
 def _settle(root: Root, tried: Try) -> Steps[bool]:
-    """Makes the commit durable, and ends the pack's other names, which a crash can leave: the
-    process that committed may have died before its flush. False: it is not committed, or ended.
+    """Makes the commit durable: the process that committed may have died before its flush. False:
+    it is not committed, or ended.
     """
     layout, queue, pack = root.layout, tried.queue, tried.pack
     path = tried.pack_path(layout)
     status = message_status(root, path)
     if status is None:
         return False
-    if status.st_nlink > 1:
-        with claimed(root, path) as claim:
-            if claim is None:
-                raise Busy("another process has the pack locked")
-            flush = keep_one_name(root, State.NEW, queue, pack, tried.spot)
-        with contextlib.suppress(FileNotFoundError):
-            yield flush
     if len(_items_left(root, tried)) < pack.items:
         # Who moved one had flushed this before. Now their places have to be flushed first.
         return True
@@ -269,18 +259,3 @@ def _items_left(root: Root, tried: Try) -> list[MessageId]:
     found = named(entries_if_there(root.files, tried.folder(root.layout)), parse_entry)
     ids = [each for _, (queue, each) in found if queue == tried.queue and each.pack_size]
     return sorted(ids, key=operator.attrgetter("text"))
-
-
-def _items_here(root: Root, tried: Try) -> list[MessageId]:
-    """Those of them that are nowhere else. Ends the names here of others, which a power cut brought
-    back.
-    """
-    found = []
-    for item in _items_left(root, tried):
-        path = tried.item_path(root.layout, item)
-        status = root.files.status(path)
-        if status is not None and not is_second_name(
-            root, tried.queue, item, path=path, names=status.st_nlink
-        ):
-            found.append(item)
-    return found

@@ -31,7 +31,6 @@ from mq.store.core.moves import (
     make_buckets,
     message_status,
     move_there,
-    sidelines_of,
 )
 from mq.store.core.room import Load
 from mq.store.core.root import Root
@@ -41,7 +40,7 @@ from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_group
 from mq.store.disk.steps import Flush, Steps
-from mq.store.format.layout import Keys
+from mq.store.format.layout import Keys, Place
 from mq.store.keys.entries import enter
 from mq.store.keys.keyed import take_key
 from mq.store.keys.links import LINK_TRIES_MAX, free_key, linked_id, locked, read_link
@@ -172,10 +171,11 @@ def shovel(
     if not aim.criteria.selects(message_id.text):
         return Why.NOT_SELECTED
     source = candidate.bucket or ""
-    path = root.layout.path(SHOVEL.source, of, message_id, source)
-    with claimed(root, path) as claim:
+    place = Place(SHOVEL.source, of, message_id, source)
+    with claimed(root, place) as claim:
         if claim is None:
-            return Why.GONE if message_status(root, path) is None else Why.BUSY
+            is_gone_on = message_status(root, place.path(root.layout)) is None
+            return Why.GONE if is_gone_on else Why.BUSY
         times = Times(aim.began_ms, root.now_ms())
         why = why_it_stays(aim.criteria, settings, Found(message_id, claim.stamp), times)
         if why is None:
@@ -346,17 +346,17 @@ def _rename(
     """One try; None: the bucket was removed."""
     if (why := _why_not_now(root, aim, message_id)) is not None:
         return why
-    queue, of, links = aim.queue, aim.source, claim.status.st_nlink
+    queue, of = aim.queue, aim.source
     act = Move(SHOVEL, of, message_id, source, target, queue)
     try:
-        return move_there(root, act, links)
+        return move_there(root, act)
     except OSError as error:
         if not is_gone(error):
             raise
     status = message_status(root, root.layout.path(SHOVEL.target, queue, message_id, target))
     if status is not None and os.path.samestat(status, claim.status):
         # NFS did it and lost the answer: no other process can have moved it without the lock.
-        return arrived(root, act, links)
+        return arrived(root, act)
     if message_status(root, act.source_path(root.layout)) is None:
         return Why.GONE
     return None if queue_exists(root, queue) else Why.QUEUE_MISSING
@@ -408,7 +408,7 @@ class Pass:
         self.aim = aim
         """The aim for the sideline that is being listed."""
         self._root = root
-        self._asides = [] if aim.takes_all else list(sidelines_of(root, aim.queue)[1:])
+        self._asides = [] if aim.takes_all else list(root.facts.sidelines(aim.queue)[1:])
         # Only so that the pass ends in a sideline that grows faster than it is listed.
         until_ms = self.aim.began_ms + SHOVEL_IDS_AHEAD_S * 1000
         self._order = OrderUntil(until=uuid_beginning(until_ms))

@@ -1,7 +1,5 @@
 """What is done for an archive: batches of names of remove/, and reaping by them."""
 
-import os
-
 from faults.playing import At, plays
 from harness.archives import OTHER, ArchivingRoot
 
@@ -55,16 +53,6 @@ async def batch_begun_beside_an_old_name(at: At) -> None:
     (at.top / "archive/1.names").write_bytes(content)
     at.watch()
     place.begun()
-
-
-@plays("archive: end a batch of two names")
-async def batch_of_two_names_stored(at: At) -> None:
-    """As some file systems let a power cut leave them."""
-    place = begun(at)
-    batch = place.begun()
-    os.link(batch.path, at.top / "archive/1.stored")
-    at.watch()
-    stored(place.root, place.flusher, batch)
 
 
 @plays("archive: begin a batch")

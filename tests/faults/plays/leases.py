@@ -1,6 +1,5 @@
 """What a consumer of many does with a lease, and mq-mover with one that lapsed."""
 
-import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -55,17 +54,6 @@ async def claimed_from_another_s(at: At) -> None:
     place = begun(at)
     place.publish(1)
     place.flusher = at.flusher()
-    at.watch()
-    place.claimed()
-
-
-@plays("lease: a message of two names")
-@plays("lease: a message of two names in buckets", in_buckets=True)
-async def claimed_of_two_names(at: At, in_buckets: bool = False) -> None:
-    place = begun(at, in_buckets)
-    [message_id] = place.publish(1)
-    [ready] = (at.top / "queues/q").rglob(message_id.text)
-    os.link(ready, at.top / "new" / f"q:{message_id.text}")
     at.watch()
     place.claimed()
 

@@ -114,15 +114,6 @@ async def part_in_bucket(at: At) -> None:
     at.run(parted(root, pack))
 
 
-@plays("part a pack: that has two names")
-async def part_two_names(at: At) -> None:
-    root, pack = packed(at)
-    name = f"{QUEUE}:{pack}"
-    (at.top / "delay" / name).hardlink_to(at.top / "queues" / QUEUE.text / pack.text)
-    at.watch()
-    at.run(parted(root, pack))
-
-
 @plays("part a pack: that was released with a reason")
 async def part_failed(at: At) -> None:
     root, pack = packed(at)
@@ -175,16 +166,6 @@ async def roll_to_bucket(at: At) -> None:
     root, pack = in_bucket(at)
     dies(at, root, pack)
     root = at.opened(1)
-    at.watch()
-    assert roll_all_on(root, at.flusher()) == 1
-
-
-@plays("part a pack: roll two forward whose pack has two names")
-async def roll_two_names(at: At) -> None:
-    root, pack = committed(at)
-    (tried,) = tries(root.layout, root.files)
-    ready = at.top / "queues" / QUEUE.text / pack.text
-    ready.hardlink_to(tried.pack_path(root.layout))
     at.watch()
     assert roll_all_on(root, at.flusher()) == 1
 

@@ -1,13 +1,11 @@
 """An archive's batches: what they name, who may begin one, and what stays of them."""
 
 import errno
-import os
 from pathlib import Path
 
 import pytest
 from harness.archives import OTHER, TO, ArchivingRoot
 from harness.faults import FaultyFiles
-from harness.leases import QUEUE
 
 from mq.model.errors import (
     ArchiveBusy,
@@ -246,37 +244,6 @@ def test_a_folder_of_more_names_than_are_held_is_in_order_too(
     place.enable()
     monkeypatch.setattr("mq.store.archive.removed_names.removed_names.__defaults__", (4,))
     assert place.names(place.begun()) == place.removed()
-
-
-def test_a_message_of_two_names_is_none_of_a_batch_while_it_lives(root: Path) -> None:
-    """As a crash between a removal's two flushes leaves it on some file systems."""
-    place = ArchivingRoot(root)
-    place.enable()
-    (message_id,) = place.publish()
-    os.link(root / "queues/q" / message_id.text, root / "remove" / f"q:{message_id.text}")
-    kept = place.remove()
-    linked = root / "elsewhere"
-    os.link(root / "remove" / kept[0], linked)  # Somebody's copy: it lives nowhere.
-    batch = place.begun()
-    assert place.names(batch) == kept
-
-
-@pytest.mark.parametrize("run", [None, "crossings/run-1:q:other"])
-def test_nor_while_it_lives_in_the_queue_that_it_came_from(root: Path, run: str | None) -> None:
-    """As where a message was sidelined, or shovelled, and removed there, before one flush of all
-    that."""
-    place = ArchivingRoot(root)
-    place.enable()
-    came_to = OTHER if run else QUEUE.sideline()
-    if run:
-        (root / "crossings").mkdir()
-        (root / run).touch()
-    (message_id,) = place.publish()
-    removed = root / "remove" / f"{came_to.text}:{message_id.text}"
-    os.link(root / "queues/q" / message_id.text, removed)
-    assert place.begin() is None
-    (root / "queues/q" / message_id.text).unlink()
-    assert place.names(place.begun()) == [removed.name]
 
 
 @pytest.mark.parametrize("garbage", [b"\0", b"\xff\n", b"x", b"\n", b"\0\n"])

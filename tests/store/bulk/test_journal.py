@@ -24,7 +24,7 @@ from mq.model.lifecycle import State
 from mq.model.names import Key, MessageId, QueueName, UuidSource
 from mq.model.settings import QueueSettings
 from mq.store.bulk.journal import abort, begin_publish, is_published, journals
-from mq.store.bulk.roll_forward import drop_second_names, roll_all_forward
+from mq.store.bulk.roll_forward import roll_all_forward
 from mq.store.bulk.sweep import sweep_bulk
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
@@ -257,19 +257,6 @@ def test_a_full_folder_goes_to_buckets(tmp_path: Path, clock: FakeClock) -> None
         rolled(root, committed(root, staged, keyed).name)
     assert len(ready(root)) == 33
     assert_audits_clean(tmp_path)
-
-
-def test_a_second_name_that_a_power_cut_left_is_not_delivered_again(
-    root: Root, tmp_path: Path
-) -> None:
-    staged, ids = stage(root, [b"a", b"b"])
-    name = committed(root, staged).name
-    source = tmp_path / "new" / ".spark" / JOB / "0-0" / f"{QUEUE}:{ids[0]}"
-    os.link(source, tmp_path / "queues" / QUEUE.text / ids[0].text)
-    assert drop_second_names(root) == 1
-    assert rolled(root, name) == (1, 0, 0)
-    assert ready(root) == [b"a", b"b"]
-    assert all(path.stat().st_nlink == 1 for path in (tmp_path / "queues").rglob("0*"))
 
 
 def test_a_journal_stays_while_a_message_is_hidden(

@@ -14,7 +14,7 @@ from harness.processes import PATIENCE_S
 from mq.model.clock import SystemClock
 from mq.model.errors import Busy
 from mq.model.names import MessageId, QueueName
-from mq.store.core.moves import claimed
+from mq.store.core.moves import claimed_path
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher, NoFlusher
@@ -119,6 +119,6 @@ def test_a_lock_on_a_file_that_lost_its_name_is_no_claim(root: Path) -> None:
     (root / "queues" / "orders").mkdir()
     path = put_file(root / "queues" / "orders" / new_id().text, b"first")
     put_file(root / "other", b"second")
-    with claimed(opened, str(path)) as claim:
+    with claimed_path(opened, str(path)) as claim:
         assert claim is None
     assert path.read_bytes() == b"second"

@@ -351,17 +351,6 @@ def test_a_full_disk_is_freed_by_a_purge(tmp_path: Path) -> None:
     assert (found["queues"], found["remove"]) == ([], [])
 
 
-def test_a_message_of_two_names_is_taken_by_both(place: Place) -> None:
-    """As a crash leaves it on btrfs."""
-    message_id = place.publish()
-    os.link(place.queue / message_id.text, place.top / "delay" / f"q:{message_id.text}")
-    place.purge()
-    take_purged(place.root, QUEUE)
-    found = message_files(place.top)
-    assert (found["delay"], found["queues"]) == ([], [])
-    assert found["remove"] == [f"q:{message_id.text}"]
-
-
 def test_a_look_lists_no_bucket_that_is_purged(tmp_path: Path) -> None:
     place = Place(tmp_path / "root", folder_max=1)
     for _ in range(5):

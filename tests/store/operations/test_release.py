@@ -1,7 +1,6 @@
 """Putting many claimed messages back at once."""
 
 import errno
-import os
 from pathlib import Path
 
 import pytest
@@ -86,15 +85,6 @@ def test_few_flushes_are_enough_for_many(tmp_path: Path, files: FlushedInCalls) 
     first = calls.index(("sync_folder", queue))
     assert sum(kind == "rename" for kind, _ in calls[:first]) == RELEASED_PER_FLUSH_MAX
     assert files.open_paths(":") == []
-
-
-def test_of_two_names_the_queue_s_is_left(place: LeasingRoot) -> None:
-    (delivery,) = fetched(place, 1)
-    (path,) = place.top.glob(f"delay/**/*{delivery.id.text}")
-    os.link(path, place.top / "remove" / path.name)
-    place.run(release_many(place.root, QUEUE, [delivery]))
-    (path,) = place.top.glob(f"*/**/*{delivery.id.text}")
-    assert path.parent.parent.name in ("queues", "q")
 
 
 def test_where_the_queue_was_deleted_nothing_comes_back(place: LeasingRoot) -> None:

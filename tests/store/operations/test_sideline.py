@@ -34,7 +34,6 @@ from mq.store.operations.fetch import fetch
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.purge import PURGE_MARK_KEPT_S, purge, sweep_purged, take_purged
 from mq.store.operations.queues import delete_queue
-from mq.store.operations.redeliver import Timer, redeliver
 from mq.store.operations.remove import find_key, remove
 from mq.store.operations.reschedule import reschedule
 from mq.store.operations.sideline import make_sideline, opened, sideline
@@ -219,30 +218,6 @@ def stamp_of_delayed(place: LeasingRoot, message_id: MessageId) -> Stamp:
     raise AssertionError(message_id)
 
 
-@pytest.mark.parametrize("queue", [QUEUE, SIDELINE])
-def test_of_two_names_a_removed_one_leaves_the_other_to_none(
-    place: LeasingRoot, files: Met, queue: QueueName
-) -> None:
-    """Where its delete was tried before a crash, and is tried again."""
-    message_id = a_message(place, is_fetched=False)
-    place.run(sideline(place.root, QUEUE, message_id))
-    (path,) = place.top.glob(f"queues/*/**/{message_id.text}")
-    removed = place.top / "remove" / f"{queue.text}:{message_id.text}"
-    if queue == QUEUE:
-        os.link(path, removed)
-    else:
-        os.link(path, place.top / "queues" / "q" / message_id.text)
-        path.rename(removed)
-    descriptor = files.open_claimed(str(removed))
-    assert files.lock(descriptor)
-    with pytest.raises(Busy):
-        place.run(remove(place.root, queue, message_id))
-    files.close(descriptor)
-    assert not place.run(remove(place.root, queue, message_id))
-    assert states(place, message_id)[queue == QUEUE] is None
-    assert removed.stat().st_nlink == 1
-
-
 @pytest.mark.parametrize("is_fetched", [True, False])
 def test_an_answer_that_a_mount_loses_is_asked_for_again(
     place: LeasingRoot, files: Met, is_fetched: bool
@@ -345,9 +320,7 @@ def test_of_two_names_whoever_moves_it_next_leaves_one(
     acts: list[tuple[Callable[[MessageId], object], tuple[State | None, State | None]]] = [
         (lambda each: fetched(place, each, SIDELINE), (None, State.DELAYED)),
         (lambda each: place.run(remove(place.root, SIDELINE, each)), (None, State.REMOVED)),
-        (lambda each: place.run(remove(place.root, QUEUE, each)), (State.REMOVED, None)),
         (lambda each: place.run(sideline(place.root, QUEUE, each)), (None, State.READY)),
-        (lambda each: _back(place, each, is_fetched), (State.DELAYED, None)),
     ]
     for act, left in acts:
         message_id = a_message(place, is_fetched=is_fetched)
@@ -359,19 +332,6 @@ def test_of_two_names_whoever_moves_it_next_leaves_one(
         assert path.stat().st_nlink == 1
 
 
-def _back(place: LeasingRoot, message_id: MessageId, is_fetched: bool) -> None:
-    if is_fetched:
-        spots = place.root.places.spots(State.DELAYED, QUEUE, message_id)
-        spot = next(
-            each
-            for each in spots
-            if os.path.exists(place.root.layout.path(State.DELAYED, QUEUE, message_id, each))
-        )
-        place.pass_s(100)
-        place.run(redeliver(place.root, QUEUE, message_id, Timer(), spot))
-    fetched(place, message_id)
-
-
 def test_of_two_names_a_lease_that_is_given_back_leaves_one(tmp_path: Path) -> None:
     place = LeasingRoot(tmp_path / "root")
     place.make_queue(SIDELINE)
@@ -381,7 +341,7 @@ def test_of_two_names_a_lease_that_is_given_back_leaves_one(tmp_path: Path) -> N
     (path,) = place.top.glob(f"leases/*/*{message_id.text}")
     os.link(path, place.top / "queues" / "q" / message_id.text)
     assert place.run(release_lease(place.root, lease.name)).returned == 1
-    assert states(place, message_id) == (State.READY, None)
+    assert states(place, message_id) == (None, State.READY)
 
 
 def test_a_publish_that_finds_itself_sidelined_was_published(place: LeasingRoot) -> None:
@@ -409,6 +369,6 @@ def test_a_shared_sideline_is_used_once_a_file_joins_it(place: LeasingRoot) -> N
     with pytest.raises(SidelineMissing):
         opened(root, QUEUE)
     place.run(make_sideline(root, QUEUE))
-    assert root.facts.asides(QUEUE) == ()
+    assert root.facts.sidelines(QUEUE) == (SIDELINE,)
     assert opened(root, QUEUE) == shared
-    assert root.facts.asides(QUEUE) == (shared,)
+    assert root.facts.sidelines(QUEUE) == (SIDELINE, shared)

@@ -12,7 +12,7 @@ from mq.model.message import Delivery, Stamp
 from mq.model.names import MessageId
 from mq.model.packs import contents
 from mq.store.core.find import place_of
-from mq.store.core.moves import claimed
+from mq.store.core.moves import claimed_path
 from mq.store.format.layout import Place
 from mq.store.operations.batch import Batch, publish_batch
 from mq.store.operations.publish import Draft
@@ -82,7 +82,7 @@ def test_one_that_is_gone_or_purged_is_a_lost_race(place: LeasingRoot, pack: Mes
 
 
 def test_one_that_another_process_holds_is_busy(place: LeasingRoot, pack: MessageId) -> None:
-    with claimed(place.root, path_of(place, pack)) as claim:
+    with claimed_path(place.root, path_of(place, pack)) as claim:
         assert claim is not None
         with pytest.raises(Busy):
             fetched(place, pack)
