@@ -487,7 +487,8 @@ class Broker:
         """Reads a page of the messages that have the tag. Raises QueueNotFound, Unavailable."""
         found = await self.committer.call(list_tagged, self.root, name, tag, count, after)
         if found.stale:
-            self.committer.submit(drop_stale(self.root, found.stale)).add_done_callback(_heard)
+            with contextlib.suppress(MqError):
+                await self.committer.call(drop_stale, self.root, found.stale)
         return found
 
     async def peek(self, name: QueueName, page: Page) -> Peeked:

@@ -99,7 +99,7 @@ class MessageExpiry(Policy):
         if found is None:
             return None
         taken = self._take(queue, found.ready)
-        run_alone(drop_stale(self.root, found.stale), self.work.flusher)
+        drop_stale(self.root, found.stale)
         return taken
 
     def _take(self, queue: QueueName, found: Sequence[tuple[str, MessageId]]) -> int:

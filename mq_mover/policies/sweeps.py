@@ -256,7 +256,7 @@ class Keys(Policy):
         swept = run_alone(self._orphans.sweep(), self.work.flusher)
         if swept:
             _log.info("removed keys that have no message", extra={"fields": {"count": swept}})
-        entries = run_alone(self._entries.sweep(), self.work.flusher)
+        entries = self._entries.sweep()
         return Turn(swept + entries)
 
 

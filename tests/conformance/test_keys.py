@@ -323,39 +323,19 @@ async def test_a_file_that_is_no_link_is_left_alone(server: Server) -> None:
     assert (await call(server, "DELETE", "/q")).status == 200
 
 
-async def test_whoever_meets_a_key_delivers_what_a_crash_left_of_its_publish(
-    server: Server,
-) -> None:
-    """The publisher died between the link and the rename."""
+@pytest.mark.parametrize("more", ["", "&delay=60"])
+async def test_a_publish_that_a_crash_left_in_new_has_no_key(server: Server, more: str) -> None:
+    """The publisher died between the link and the rename, and had no answer."""
     await make_queue(server)
-    for method, status in (("POST", 409), ("GET", 200), ("DELETE", 202)):
-        first = await publish_keyed(server)
-        ready = server.root / "queues" / "q" / first.id
-        ready.rename(server.root / "new" / f"q:{first.id}")
-        if method == "POST":
-            reply = await publish_keyed(server)
-            assert reply.id == first.id
-            assert ready.exists()
-            ready.rename(server.root / "new" / f"q:{first.id}")
-            assert (await call(server, "DELETE", f"/q/keys/{QUOTED}")).status == 202
-            continue
-        reply = await call(server, method, f"/q/keys/{QUOTED}")
-        assert reply.status == status
-        assert ready.exists() == (method == "GET")
-        if method == "GET":
-            assert (await delete(server, first.id)).status == 202
-    assert message_files(server.root)["new"] == []
-
-
-async def test_a_scheduled_publish_that_a_crash_left_is_scheduled_by_whoever_meets_it(
-    server: Server,
-) -> None:
-    await make_queue(server)
-    first = await publish_keyed(server, more="&delay=60")
-    delayed = server.root / "delay" / f"q:{first.id}"
-    delayed.rename(server.root / "new" / delayed.name)
-    assert (await publish_keyed(server)).id == first.id
-    assert delayed.exists()
+    first = await publish_keyed(server, more=more)
+    shown = server.root / (f"delay/q:{first.id}" if more else f"queues/q/{first.id}")
+    shown.rename(server.root / "new" / f"q:{first.id}")
+    for method in ("GET", "DELETE"):
+        assert (await call(server, method, f"/q/keys/{QUOTED}")).status == 404
+    second = await publish_keyed(server, more=more)
+    assert second.status == 201
+    assert second.id != first.id
+    assert (await call(server, "GET", f"/q/keys/{QUOTED}")).id == second.id
     assert_audits_clean(server.root)
 
 

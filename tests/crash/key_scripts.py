@@ -151,22 +151,14 @@ async def key_again_that_was_swept(on: Stage) -> None:
 async def key_of_one_left_in_new(on: Stage) -> None:
     await on.begin(ORDERS)
     left = _left_in_new(on, KEY)
-    assert await on.clients.publish_keyed(300, KEY) == left
-
-
-@script()
-async def delete_by_key_one_left_in_new(on: Stage) -> None:
-    await on.begin(ORDERS)
-    await on.clients.delete_by_key(KEY, _left_in_new(on, KEY))
+    assert await on.clients.publish_keyed(300, KEY) != left
 
 
 @script()
 async def once_of_one_left_in_new(on: Stage) -> None:
     await on.begin(ORDERS)
     left = _left_in_new(on, idempotency=ONCE)
-    # What it said, and clients say again.
-    on.clients.say(ONCE, 77)
-    assert await on.clients.publish_keyed(300, idempotency=ONCE) == left
+    assert await on.clients.publish_keyed(300, idempotency=ONCE) != left
 
 
 @script()
@@ -174,8 +166,7 @@ async def once_of_one_left_between_its_links(on: Stage) -> None:
     await on.begin(ORDERS)
     left = _left_in_new(on, KEY, ONCE)
     link_of(on, "keys", KEY).unlink()
-    on.clients.say(ONCE, 77)
-    assert await on.clients.publish_keyed(300, KEY, ONCE) == left
+    assert await on.clients.publish_keyed(300, KEY, ONCE) != left
 
 
 # A publish flushes new/, which another's rename has left.

@@ -14,10 +14,6 @@ EXEMPT: Final[dict[str, str]] = {
     "mq/store/operations/publish.py refuse_missing: if not queue_exists(root, queue): is not so": "for later the queue is looked for again behind the rename, and over a network a rename says it",  # noqa: E501
     "mq/store/operations/batch.py publish_batch: if work.staged before yield from allow_packs(root, batch.ids)": "for later the queue is looked for again behind the renames",  # noqa: E501
     "mq/store/disk/files.py Files.flush_nameless: os.write(descriptor, b'\\n') behind os.fsync(descriptor)": _PROBE,  # noqa: E501
-    "mq/store/bulk/rolling.py Roller._move: make_buckets(root, transition, ((queue, each) for each in sorted(set(targets)))) before yield from self._enter(queue, ids, spot)": "an empty bucket means nothing",  # noqa: E501
-    "mq/store/keys/keyed.py _take: flush nothing for Flush()": "it is a turn for the others, and asks for no flush",  # noqa: E501
-    "mq/store/keys/keyed.py _take: yield Flush() before yield from settle(root, queue, place, holder)": "it is a turn for the others, whenever",  # noqa: E501
-    "mq/store/keys/keyed.py _take: yield from settle(root, queue, place, holder) behind if lives(root, queue, holder)": "under the lock it is looked again whether the holder lives",  # noqa: E501
     "mq/store/operations/batch.py publish_batch: if work.staged before yield Flush(files=tuple(work.staged))": "for later the queue is looked for again behind the renames",  # noqa: E501
     "mq/store/operations/reschedule.py _release: unlocked before yield "
     "flush._replace(stamps=(claim.descriptor,))": "the lock has ended by then, as it is to",
@@ -38,18 +34,17 @@ EXEMPT: Final[dict[str, str]] = {
     "mq/store/operations/queues.py sweep_tombstones: for queue, since_ms in standing.items() behind yield from sweep_marks(root)": _SWEPT,  # noqa: E501
     "mq/store/operations/queues.py _sweep_keys: sweep_entries_of_deleted(root) before for queue in sorted(left)": _SWEPT,  # noqa: E501
     "mq/store/operations/queues.py _retire_pass: met = (yield from root.hooks.retire(root, deleted)) behind delayed = walk(root.files, root.layout.delay)": "the walk begins once its first is asked for",  # noqa: E501
-    "mq/store/keys/entries.py EntrySweep.sweep: rmdir_if_empty(self._root.files, folder) before swept += (yield from drop_stale(self._root, stale))": "with its last entry a folder goes by itself, and an empty one in the next pass",  # noqa: E501
     "mq/store/operations/reschedule.py _reschedule_at: if not is_held before yield from _keep(root, place, claim, failure)": _LOCKED,  # noqa: E501
     "mq/store/operations/reschedule.py _reschedule_at: yield from _keep(root, place, claim, failure) behind is_over = is_held and (not is_returned) and is_at_its_limit(root, place.queue, attempts)": _LOCKED,  # noqa: E501
     "mq/coordination/opening.py root_id: root.files.sync_folder(root.layout.members) behind found = root.files.linked(path)": "the name is made once: it is the same before its flush and after",  # noqa: E501
     "mq/store/archive/archiving.py _begin: sweep_unfinished(root, archive_folder(layout), kept_s=None) behind yield from _merge(root)": "what an owner that died was writing means nothing, whenever it goes",  # noqa: E501
-    "mq/store/keys/keyed.py take_links: of except FileNotFoundError: no raise QueueNotFound(queue.text) from None": "what follows, a rename or a look for the queue, says the same",  # noqa: E501
+    "mq/store/keys/keyed.py show_linked: of except FileNotFoundError: no raise QueueNotFound(queue.text) from None": "what follows, a rename or a look for the queue, says the same",  # noqa: E501
     "mq/store/operations/remove.py remove_many: without yield from no_such_queue(root, queue)": "the message is nowhere then, and `nowhere` says the same",  # noqa: E501
     "mq/store/operations/sideline.py sideline: without yield from no_such_queue(root, queue)": "the message is nowhere then, and `nowhere` says the same",  # noqa: E501
     "mq/store/operations/reschedule.py reschedule: without yield from no_such_queue(root, queue)": "the message is nowhere then, and `nowhere` says the same",  # noqa: E501
     "mq/store/disk/replacing.py replace_file: yield Flush(files=(descriptor,)) behind made = files.descriptor_status(descriptor)": "the file has one inode, before its flush and after",  # noqa: E501
     "mq/store/opening.py open_root: for folder in layout.folders() before files.sync_folder(layout.root)": "nothing is promised before all of them are flushed",  # noqa: E501
-    "mq/store/core/locks.py in_turn: with _lock(root, path) as is_ours behind yield from _a_turn()": "the others of a group act one time more before it",  # noqa: E501
+    "mq/store/core/locks.py all_in_turn: with contextlib.ExitStack() as held behind yield from _a_turn()": "the others of a group act one time more before it",  # noqa: E501
     "mq/store/core/moves.py move_there: flush the folders the other way round": "it is no flush: both queues are looked for, in either order",  # noqa: E501
     "mq/store/totals/folding.py fold_totals: yield Flush(folders=(folder,)) behind found = _read(root, there[:TOTALS_FOLDED_MAX])": "what is read never changes",  # noqa: E501
     "mq/store/core/root.py probe_write: root.files.sync_folder(root.layout.folder(State.NEW)) before root.files.sync(descriptor)": _PROBE,  # noqa: E501

@@ -218,7 +218,7 @@ NAMED = (
     _at(
         "a firing's message shows though its schedule has gone on",
         "mq/store/operations/publish.py",
-        "deliver",
+        "_show",
         ast.Expr,
         "look_again",
         "pass",

@@ -30,10 +30,11 @@ from mq.store.core.trust import owner_of
 from mq.store.core.two_names import lateness
 from mq.store.disk.files import FILE_MODE, FOLDER_MODE, is_gone
 from mq.store.disk.steps import Flush, Steps
+from mq.store.format.entries import groups_of
 from mq.store.format.layout import Keys, Place
 from mq.store.format.packs import tries_of
 from mq.store.keys.entries import block_at, drop_stale, enter, entry_at, is_young
-from mq.store.keys.keyed import take_key
+from mq.store.keys.keyed import show_linked
 from mq.store.keys.links import free_key, linked_id
 from mq.store.keys.orphans import key_place, sweep_link
 from mq.store.operations.sideline import make_sideline, sideline_held
@@ -236,7 +237,7 @@ def give_key(root: Root, spot: Place) -> Steps[str | None]:
         return None
     place = root.layout.link(Keys.LOOKUP, spot.queue, key)
     try:
-        yield from take_key(root, spot.queue, spot.id, key)
+        yield from show_linked(root, spot.queue, spot.id, None, lambda: None)
     except KeyTaken as error:
         if spot.state not in (State.READY, State.DELAYED):
             raise StaysAsItIs(f"it is in a lease, and {error.id} has its key") from error
@@ -248,6 +249,7 @@ def give_key(root: Root, spot: Place) -> Steps[str | None]:
                 return None
             moved = yield from sideline_held(root, spot, claim, Reason.UNKNOWN)
         return f"moved to {moved.into.text}: {error.id} has the key"
+    yield Flush(folders=(place.folder,))
     return "its key's link says it"
 
 
@@ -256,10 +258,9 @@ def give_entries(root: Root, spot: Place) -> Steps[str | None]:
     if message_status(root, spot.path(root.layout)) is None:
         return None
     block = block_at(root, spot.path(root.layout), spot.id)
-    entered = enter(root, spot.queue, ((spot.id, block),))
-    if entered is None:
-        return None
-    yield entered
+    enter(root, spot.queue, ((spot.id, block),))
+    groups = groups_of(root.layout, spot.queue, spot.id, block)
+    yield Flush(folders=tuple(dict.fromkeys(each.path for each in groups)))
     return "its index names it"
 
 
@@ -268,7 +269,7 @@ def drop_orphan(root: Root, path: str) -> Steps[str | None]:
     SettingsUnreadable, OSError. Durable on return: of a link yes, of an entry no.
     """
     if (entry := entry_at(root, path)) is not None:
-        if is_young(root, path) or not (yield from drop_stale(root, [entry])):
+        if is_young(root, path) or not drop_stale(root, [entry]):
             return None
         return "taken away"
     found = key_place(root, path)
@@ -331,9 +332,9 @@ def set_message_aside(
     """
     entry = os.path.basename(root.layout.path(State.NEW, queue, message_id))
     target = yield from set_aside(root, path, entry, is_wrong)
-    if target is not None:
-        # Of two files of one message the other one still has the key.
-        free_key(root, queue, message_id, was_staged=True)
+    # Of two files of one message the other one still has the key.
+    if target is not None and place_of(root, queue, message_id) is None:
+        free_key(root, queue, message_id)
     return target
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from mq.model.errors import Busy, KeyTaken, QueueNotFound
+from mq.model.errors import KeyTaken, QueueNotFound
 from mq.model.headers import tags_in_block
 from mq.model.lifecycle import DELIVER, FORGET, SCHEDULE, State, Transition
 from mq.model.limits import GROUP_OPERATIONS_MAX
@@ -37,12 +37,11 @@ from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone, run_group
 from mq.store.disk.steps import Flush, Steps
-from mq.store.format.layout import Keys, parse_entry
+from mq.store.format.layout import parse_entry
 from mq.store.format.pipeline import staged_spot
 from mq.store.format.walk import named
 from mq.store.keys.entries import enter
-from mq.store.keys.keyed import take_links
-from mq.store.keys.links import LINK_TRIES_MAX, locked
+from mq.store.keys.keyed import show_linked
 
 # The number of a publish's files that are renamed between two flushes.
 ROLLED_PER_FLUSH_MAX: Final = 20_000
@@ -150,7 +149,7 @@ class Roller:
             ids = [each for each in ids if not mark.covers(each.uuid)]
         targets = root.places.targets(transition.target, queue, ids)
         if queue_exists(root, queue):
-            yield from self._enter(queue, ids, spot)
+            self._enter(queue, ids, spot)
             make_buckets(root, transition, ((queue, each) for each in sorted(set(targets))))
         source = layout.beginning(State.NEW, queue, spot)
         beginnings: dict[str, str] = {}
@@ -175,15 +174,14 @@ class Roller:
             rolled = rolled.plus((yield from self._move_one(batch, message_id, spot)))
         return rolled
 
-    def _enter(self, queue: QueueName, ids: Sequence[MessageId], spot: str) -> Steps[None]:
-        """Makes the index entries of messages before they show. Durable on return: yes."""
+    def _enter(self, queue: QueueName, ids: Sequence[MessageId], spot: str) -> None:
+        """Makes the index entries of messages before they show."""
         root = self.root
         self._tags.clear()
         entered = [each for each in ids if each.is_entered]
         beginning = root.layout.beginning(State.NEW, queue, spot)
         blocks = ((each, self._block(queue, beginning, each)) for each in entered)
-        if entered and (flush := enter(root, queue, blocks)) is not None:
-            yield flush
+        enter(root, queue, blocks)
 
     def _block(self, queue: QueueName, beginning: str, message_id: MessageId) -> bytes:
         """A staged message's header block, if its index entries depend on it."""
@@ -263,7 +261,7 @@ class Roller:
             run_alone(self._take_away(batch.queue, purged, spot), self.flusher)
             ids = [each for each in ids if not mark.covers(each.uuid)]
         if queue_exists(self.root, batch.queue):
-            run_alone(self._enter(batch.queue, ids, spot), self.flusher)
+            self._enter(batch.queue, ids, spot)
         steps = [self._reveal(batch, each, each.key, spot) for each in ids if each.key is not None]
         rolled = Rolled()
         for outcome in run_group(steps, self.flusher):
@@ -273,13 +271,17 @@ class Roller:
         return rolled
 
     def _reveal(self, batch: _Batch, message_id: MessageId, key: Key, spot: str) -> Steps[Rolled]:
-        root, queue = self.root, batch.queue
+        root, queue, transition = self.root, batch.queue, batch.transition
+        staged = root.layout.path(State.NEW, queue, message_id, spot)
+        target = root.places.target(transition.target, queue, message_id)
+
+        def show() -> Flush:
+            if root.files.status(staged) is None:
+                return Flush()
+            return move(root, Move(transition, queue, message_id, spot, target))
+
         try:
-            for _ in range(LINK_TRIES_MAX):
-                yield from take_links(root, queue, message_id, None)
-                if (yield from self._reveal_linked(batch, message_id, key, spot)):
-                    self._record(batch, (message_id,))
-                    return Rolled(moved=1)
+            yield (yield from show_linked(root, queue, message_id, None, show))
         except KeyTaken:
             yield from self._take_away(queue, (message_id,), spot)
             return Rolled(taken=1)
@@ -287,34 +289,8 @@ class Roller:
             if queue_exists(root, queue):
                 raise
             return (yield from self._without_queue(queue, (message_id,), spot))
-        raise Busy("others change the key's link again and again")
-
-    def _reveal_linked(
-        self, batch: _Batch, message_id: MessageId, key: Key, spot: str
-    ) -> Steps[bool]:
-        """Moves the message if its link still names it, under the lock, as every replacement of a
-        link. False: the link names another. Durable on return: yes.
-        """
-        root, queue, transition = self.root, batch.queue, batch.transition
-        place = root.layout.link(Keys.LOOKUP, queue, key)
-        staged = root.layout.path(State.NEW, queue, message_id, spot)
-        target = root.places.target(transition.target, queue, message_id)
-
-        def act() -> Flush | None:
-            if root.files.linked(place.path) != message_id.text:
-                return None
-            if root.files.status(staged) is None:
-                return Flush()
-            return move(root, Move(transition, queue, message_id, spot, target))
-
-        flush = yield from locked(root, place, act)
-        if flush is not None:
-            try:
-                yield flush
-            except FileNotFoundError:
-                if queue_exists(root, queue):
-                    raise
-        return flush is not None
+        self._record(batch, (message_id,))
+        return Rolled(moved=1)
 
     def _record(self, batch: _Batch, ids: Iterable[MessageId]) -> None:
         """Counts the published messages and records them in the queue's history."""

@@ -14,7 +14,7 @@ order.
 
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final
 
 from mq.model.errors import Busy
@@ -29,15 +29,20 @@ def in_turn(root: Root, path: str, act: Callable[[], T]) -> Steps[T]:
     """Calls `act` under the lock of this file, which is made if it is missing. `act` must not flush
     or block. Raises Busy; FileNotFoundError when the file's folder is gone.
     """
+    return (yield from all_in_turn(root, (path,), act))
+
+
+def all_in_turn(root: Root, paths: Sequence[str], act: Callable[[], T]) -> Steps[T]:
+    """Likewise, under the locks of all these files."""
     for _ in range(LOCK_TURNS_MAX):
-        with _lock(root, path) as is_ours:
-            if is_ours:
+        with contextlib.ExitStack() as held:
+            if all(held.enter_context(_lock(root, path)) for path in paths):
                 return act()
         yield from _a_turn()
     raise Busy("another process has the lock at each try")
 
 
-def at_once(root: Root, path: str, act: Callable[[], None]) -> bool:
+def at_once(root: Root, path: str, act: Callable[[], object]) -> bool:
     """Calls `act` under the lock of this file. False when another process has the lock."""
     with _lock(root, path) as is_ours:
         if is_ours:

@@ -11,11 +11,10 @@ from typing import Final
 from mq.model.errors import BadName, Busy, SettingsUnreadable
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.names import MessageId, QueueName, UuidSource
-from mq.store.core.find import ALIVE, kept_flush, whereabouts
+from mq.store.core.find import ALIVE, whereabouts
 from mq.store.core.root import Root, rename_folder, rmdir_if_empty, unlink_if_there
 from mq.store.core.standing import queue_exists
 from mq.store.disk.files import is_gone
-from mq.store.disk.steps import Flush, Steps
 from mq.store.format.entries import (
     DEPTHS,
     SUFFIXES,
@@ -37,22 +36,18 @@ SWEPT_ENTRIES_MAX: Final = 10_000
 ENTRY_NAMES: Final = 3
 
 
-def enter(
-    root: Root, queue: QueueName, messages: Iterable[tuple[MessageId, bytes]]
-) -> Flush | None:
-    """Makes the index entries of messages, each given with its header block, and missing folders.
-    Returns the flush that makes them durable. None: the messages have none. Raises OSError; Busy if
-    others remove the folders again and again.
+def enter(root: Root, queue: QueueName, messages: Iterable[tuple[MessageId, bytes]]) -> None:
+    """Makes the index entries of messages, each given with its header block, and missing folders,
+    before the messages show. Raises OSError; Busy if others remove the folders again and again.
+    Durable on return: no; the flush of the messages' move covers them.
     """
-    groups, checked = dict[str, Group](), set[str]()
+    checked = set[str]()
     for message_id, block in messages:
         for group in groups_of(root.layout, queue, message_id, block):
-            if group.path not in groups:
-                root.files.refuse_links(*({*group.above, group.path} - checked))
-                checked |= {*group.above, group.path}
-                groups[group.path] = group
+            if new := {*group.above, group.path} - checked:
+                root.files.refuse_links(*new)
+                checked |= new
             _enter(root, group, message_id)
-    return Flush(folders=tuple(groups)) if groups else None
 
 
 def _enter(root: Root, group: Group, message_id: MessageId) -> None:
@@ -127,23 +122,10 @@ def is_stale(root: Root, entry: Entry) -> bool:
     )
 
 
-def drop_stale(root: Root, stale: Sequence[Entry]) -> Steps[int]:
-    """Removes stale entries. Returns their number. First flushes the removals of their messages.
-    Raises SettingsUnreadable, OSError. Durable on return: no.
+def drop_stale(root: Root, stale: Sequence[Entry]) -> int:
+    """Removes stale entries. Returns their number. Raises SettingsUnreadable, OSError. Durable on
+    return: no.
     """
-    if not stale:
-        return 0
-    flushes = [
-        kept_flush(root, queue, each.id)
-        for each in stale
-        for queue in (each.queue, each.queue.sideline())
-        if (queue == each.queue or each.kind is Index.TAGS) and queue_exists(root, queue)
-    ]
-    try:
-        folders = dict.fromkeys(each for flush in flushes for each in flush.folders)
-        yield Flush(folders=tuple(folders))
-    except FileNotFoundError:
-        return 0  # A queue was deleted just now.
     dropped = 0
     for each in stale:
         if is_stale(root, each):
@@ -210,7 +192,7 @@ class EntrySweep:
         self._root = root
         self._waiting: Iterator[tuple[Index, QueueName, str]] | None = None
 
-    def sweep(self) -> Steps[int]:
+    def sweep(self) -> int:
         """One pass. Returns the number of removed entries. Starts over after the last folder.
         Raises OSError. Durable on return: no; what comes back is swept again.
         """
@@ -220,7 +202,7 @@ class EntrySweep:
             with contextlib.suppress(SettingsUnreadable):
                 seen, stale = self._stale_in(index, queue, folder)
                 looked += seen
-                swept += yield from drop_stale(self._root, stale)
+                swept += drop_stale(self._root, stale)
             rmdir_if_empty(self._root.files, folder)
             if looked >= SWEPT_ENTRIES_MAX:
                 return swept

@@ -1,50 +1,26 @@
-"""Publishes with a key, an idempotency key, or both, and firings of schedules: links are made
-before the message shows.
+"""Publishes with a key, an idempotency key, or both, and firings of schedules: a message shows
+under the locks of its links' folders, just after its links name it.
 
-A link is made only once the message's file in new/ is on stable media. So the link names a complete
-message, and its publisher's death loses nothing: a process that meets the link
-delivers the message itself before it answers with its id. The other order would be wrong: a message
-that shows before its link could be published twice by a retry. The link of a failed publish is
-undone (`give_back`). If that is uncertain, the staged file stays: otherwise the link would claim a
-publish that never happened.
+So a link that another process meets under the lock names a message that was published; or one in
+new/, whose publisher has died in between, or could not go on: that one was never answered, and its
+link is taken over. A power cut keeps no message without its links, which were made before.
 
 PROTOCOL.md, "publish with a key", has the steps and what a crash after each leaves.
 """
 
-from collections.abc import Mapping
-from functools import partial
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from mq.model.errors import Busy, KeyTaken, MqError, QueueNotFound
-from mq.model.history import Event
-from mq.model.lifecycle import DELIVER, SCHEDULE, State
-from mq.model.message import Stamp
+from mq.model.errors import KeyTaken, MqError, QueueNotFound
+from mq.model.lifecycle import State
 from mq.model.names import Key, MessageId, QueueName
-from mq.store.core.find import (
-    DELIVERED,
-    has_crossed,
-    is_staged,
-    kept_flush,
-    lives,
-    whereabouts,
-)
-from mq.store.core.moves import Move, message_status, move
+from mq.store.core.find import is_staged, kept_flush, lives
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
-from mq.store.disk.files import is_gone
-from mq.store.disk.steps import Flush, Steps
+from mq.store.disk.steps import Steps, T
 from mq.store.format.layout import Keys, LinkPlace
-from mq.store.keys.entries import block_at
-from mq.store.keys.links import (
-    LINK_TRIES_MAX,
-    link_flush,
-    linked_id,
-    locked,
-    make_link,
-    read_link,
-    replace_link,
-    unlink_link,
-)
+from mq.store.keys.links import linked_id, locked, make_link, point_link, read_link, unlink_link
 
 
 class Once(NamedTuple):
@@ -57,102 +33,125 @@ class Once(NamedTuple):
     kept_s: float
 
 
-def take_links(
-    root: Root, queue: QueueName, message_id: MessageId, once: Once | None
-) -> Steps[MessageId | None]:
-    """Makes the links of a message that is on stable media in new/. Returns the id of an earlier
-    publish with the same `once`, which is delivered, durably; None: there is none, and the links
-    are made.
+class PublishedBefore(Exception):
+    """An earlier publish has the same `once`: nothing was done."""
 
-    Raises QueueNotFound; KeyTaken, Busy and other errors, after which the caller must call
-    `give_back`. Durable on return: yes.
+    def __init__(self, first: MessageId) -> None:
+        super().__init__(first.text)
+        self.first = first
+
+
+def show_linked(
+    root: Root, queue: QueueName, message_id: MessageId, once: Once | None, show: Callable[[], T]
+) -> Steps[T]:
+    """Points the message's links at it, and returns what `show` returns, which moves it to its
+    place; all of that under the links' locks.
+
+    Raises PublishedBefore, KeyTaken, both of a message that is durably published; QueueNotFound,
+    Busy, OSError, and what `show` raises. Durable on return: no, until the move is flushed.
     """
     if not queue_exists(root, queue):
         raise QueueNotFound(queue.text)
+    places = _places(root, queue, message_id, once)
+
+    def act() -> T:
+        _refuse(root, queue, message_id, once)
+        try:
+            for place in places:
+                point_link(root, place, message_id.text)
+            return show()
+        except BaseException:
+            _take_back(root, queue, message_id, places)
+            raise
+
     try:
-        if once is not None:
-            first = yield from _take_once(root, queue, message_id, once)
-            if first is not None:
-                return first
-        if message_id.key is not None:
-            yield from take_key(root, queue, message_id, message_id.key)
+        return (yield from locked(root, places, act))
+    except PublishedBefore as before:
+        yield kept_flush(root, queue, before.first)
+        raise
+    except KeyTaken as taken:
+        yield kept_flush(root, queue, MessageId.parse(taken.id))
+        raise
     except FileNotFoundError:
         if queue_exists(root, queue):
             raise  # The folder of all queues' keys is gone.
         raise QueueNotFound(queue.text) from None
-    return None
+
+
+def _take_back(
+    root: Root, queue: QueueName, message_id: MessageId, places: Sequence[LinkPlace]
+) -> None:
+    """Unlinks the links of a message that does not show. See `is_named` for what stays."""
+    with contextlib.suppress(OSError):
+        if is_staged(root, queue, message_id):
+            for place in places:
+                unlink_link(root, place, message_id.text)
+
+
+def _refuse(root: Root, queue: QueueName, message_id: MessageId, once: Once | None) -> None:
+    """Raises what keeps the message from being shown; the caller holds the links' locks."""
+    if once is not None:
+        first = _earlier(root, queue, once)
+        if first is not None and first != message_id:
+            raise PublishedBefore(first)
+    if message_id.key is not None:
+        place = root.layout.link(Keys.LOOKUP, queue, message_id.key)
+        holder = _living(root, queue, place, message_id)
+        if holder is not None:
+            raise KeyTaken(message_id.key.text, holder.text)
 
 
 def earlier_publish(root: Root, queue: QueueName, once: Once) -> Steps[MessageId | None]:
-    """The id of an earlier publish with the same `once`; None: there is none. Raises as
-    `take_links`. Durable on return: its delivery.
+    """The id of an earlier publish with the same `once`; None: there is none. Raises OSError.
+    Durable on return: its delivery.
     """
+    first = _earlier(root, queue, once)
+    if first is not None:
+        yield kept_flush(root, queue, first)
+    return first
+
+
+def is_named(root: Root, queue: QueueName, message_id: MessageId, once: Once | None) -> bool:
+    """Whether the link of a failed publish may name its message: its file must stay in new/ then,
+    since the link would report a message that was never published.
+    """
+    try:
+        return once is not None and (
+            root.files.linked(root.layout.link(once.kind, queue, once.key).path) == message_id.text
+        )
+    except OSError:
+        return True
+
+
+def _places(
+    root: Root, queue: QueueName, message_id: MessageId, once: Once | None
+) -> list[LinkPlace]:
+    """The places of the message's links."""
+    places = [] if once is None else [root.layout.link(once.kind, queue, once.key)]
+    if message_id.key is not None:
+        places.append(root.layout.link(Keys.LOOKUP, queue, message_id.key))
+    return places
+
+
+def _earlier(root: Root, queue: QueueName, once: Once) -> MessageId | None:
+    """The message that the link names, if it was published and the link is young enough."""
     place = root.layout.link(once.kind, queue, once.key)
     target = read_link(root, place)
-    if target is None or not is_young(root, place, once.kept_s):
+    first = None if target is None else linked_id(target)
+    if first is None or not is_young(root, place, once.kept_s) or is_staged(root, queue, first):
         return None
-    return (yield from _first_of(root, queue, place, target))
+    return first
 
 
-def give_back(
-    root: Root, queue: QueueName, message_id: MessageId, once: Once | None
-) -> Steps[bool]:
-    """Undoes the links of a failed publish, unless another process has delivered the message. False
-    if that is uncertain: the staged file must then stay, since its link may stay and would report
-    it as published. Durable on return: yes, if True.
-    """
-    if once is None:
-        return True
-    place = root.layout.link(once.kind, queue, once.key)
-
-    def give() -> None:
-        if _came_to_nothing(root, queue, message_id, once.kind):
-            unlink_link(root, place, message_id.text)
-
-    try:
-        if root.files.linked(place.path) == message_id.text:
-            yield from locked(root, place, give)
-            yield Flush(folders=(place.folder,))
-    except FileNotFoundError:
-        return True  # The folder went with its queue.
-    except (OSError, MqError):
-        return False
-    return True
-
-
-def _came_to_nothing(root: Root, queue: QueueName, message_id: MessageId, kind: Keys) -> bool:
-    """Whether certainly no process has delivered a message that has a link. A firing's message, or
-    a pack, that was delivered and is removed or parted by now was published all the same.
-    """
-    if kind is Keys.FIRING or message_id.items:
-        return is_staged(root, queue, message_id)
-    is_here = whereabouts(root, queue, message_id) in DELIVERED
-    return not is_here and not has_crossed(root, queue, message_id)
-
-
-def _take_once(
-    root: Root, queue: QueueName, message_id: MessageId, once: Once
-) -> Steps[MessageId | None]:
-    place = root.layout.link(once.kind, queue, once.key)
-    for _ in range(LINK_TRIES_MAX):
-        if (made := make_link(root, place, message_id.text)) is not None:
-            yield made
-            return None
-        target = read_link(root, place)
-        if target is None:
-            continue  # It is gone.
-        if target == message_id.text:
-            yield link_flush(place)  # NFS made it, and lost the answer.
-            return None
-        if is_young(root, place, once.kept_s):
-            first = yield from _first_of(root, queue, place, target)
-            if first is not None:
-                return first
-        replace = partial(replace_link, root, place, target, message_id.text)
-        if (yield from locked(root, place, replace)):
-            yield link_flush(place)
-            return None
-    raise Busy("others change the publish's link again and again")
+def _living(
+    root: Root, queue: QueueName, place: LinkPlace, message_id: MessageId
+) -> MessageId | None:
+    """The living message that has the link; None: there is none but this one."""
+    target = read_link(root, place)
+    holder = None if target is None else linked_id(target)
+    if holder is None or holder == message_id or not lives(root, queue, holder):
+        return None
+    return holder
 
 
 def is_young(root: Root, place: LinkPlace, young_s: float) -> bool:
@@ -161,137 +160,26 @@ def is_young(root: Root, place: LinkPlace, young_s: float) -> bool:
     return status is not None and not root.has_aged(status.st_mtime_ns // 1_000_000, young_s)
 
 
-def _first_of(
-    root: Root, queue: QueueName, place: LinkPlace, target: str
-) -> Steps[MessageId | None]:
-    """The earlier publish that the link names; None: it failed."""
-    first = linked_id(target)
-    if first is None:
-        return None
-    if is_staged(root, queue, first):
-        # If it is not staged, its link is durable: the message showed after that.
-        yield link_flush(place)
-        if first.key is not None:
-            try:
-                yield from take_key(root, queue, first, first.key)
-            except KeyTaken:
-                return None  # Its key is taken, and its publisher gets the same answer.
-        yield from _deliver(root, queue, place, first)
-        if read_link(root, place) != target:
-            return None  # Its publisher has given up.
-    yield kept_flush(root, queue, first)
-    return first
-
-
-def take_key(root: Root, queue: QueueName, message_id: MessageId, key: Key) -> Steps[None]:
-    """Points the key's link at the message, before the message shows in the queue. Raises KeyTaken
-    if another living message has the key; Busy; FileNotFoundError if the queue is gone. Durable on
-    return: yes.
-    """
-    holder = yield from _take(root, queue, root.layout.link(Keys.LOOKUP, queue, key), message_id)
-    if holder is not None:
-        yield kept_flush(root, queue, holder)
-        raise KeyTaken(key.text, holder.text)
-
-
 def take_group(root: Root, queue: QueueName, message_id: MessageId) -> Steps[MessageId | None]:
     """Makes a ready message the head of its group, before it is claimed. None: it is the head.
     Otherwise returns the living head, which goes first.
 
     The group's link, not the order of a listing, keeps the group's order: two processes may see
     different first messages, and only the one whose message gets the link may claim. A head keeps
-    the link while it lives in its queue (ready, delayed, in flight or leased). It loses the link
-    only once its removal is on stable media: a crash that brought it back would otherwise put two
-    messages of the group in flight. Raises Busy, OSError. Durable on return: yes.
+    the link while it lives in its queue (ready, delayed, in flight or leased). Raises Busy,
+    OSError. Durable on return: no; the claim's flush covers it.
     """
     place = root.layout.link(Keys.GROUP, queue, Key(message_id.group))
-    return (yield from _take(root, queue, place, message_id))
+    if make_link(root, place, message_id.text):
+        return None
 
+    def act() -> MessageId | None:
+        holder = _living(root, queue, place, message_id)
+        if holder is None:
+            point_link(root, place, message_id.text)
+        return holder
 
-def _take(
-    root: Root, queue: QueueName, place: LinkPlace, message_id: MessageId
-) -> Steps[MessageId | None]:
-    """Points a link at the message. Returns the living message that already has the link, if there
-    is one.
-    """
-    for _ in range(LINK_TRIES_MAX):
-        if (made := make_link(root, place, message_id.text)) is not None:
-            yield made
-            return None
-        target = read_link(root, place)
-        if target is None:
-            continue  # Another process has removed it.
-        if target == message_id.text:
-            # Another process made it: one that met the message's other link, or that died.
-            yield link_flush(place)
-            return None
-        holder = linked_id(target)
-        if holder is not None:
-            yield from settle(root, queue, place, holder)
-            if lives(root, queue, holder):
-                return holder
-            yield Flush()  # Another of this group may be about to deliver it.
-        take_over = partial(_take_over, root, queue, place, target, message_id)
-        if (yield from locked(root, place, take_over)):
-            yield link_flush(place)
-            return None
-    raise Busy("others change the link again and again")
-
-
-def _take_over(
-    root: Root, queue: QueueName, place: LinkPlace, target: str, message_id: MessageId
-) -> bool:
-    """Replaces, under the lock, a link whose message does not live. False: the link has changed, or
-    its message lives by now, since a shovel or a roll-forward moved it there.
-    """
-    holder = linked_id(target)
-    if holder is not None and lives(root, queue, holder):
-        return False
-    return replace_link(root, place, target, message_id.text)
-
-
-def settle(root: Root, queue: QueueName, place: LinkPlace, message_id: MessageId) -> Steps[None]:
-    """Delivers a message of new/ that a link names. Durable on return: its delivery, and the
-    link.
-    """
-    if is_staged(root, queue, message_id):
-        # If it is not staged, its link is durable: the message showed after that.
-        yield link_flush(place)
-        yield from _deliver(root, queue, place, message_id)
-
-
-def _deliver(root: Root, queue: QueueName, place: LinkPlace, message_id: MessageId) -> Steps[None]:
-    """Delivers another process's staged message, whose durable links name it, unless it was
-    delivered meanwhile or its publisher gave up. Raises QueueNotFound. Durable on return: yes.
-    """
-
-    due_ms: int | None = None
-    path = root.layout.path(State.NEW, queue, message_id)
-    block = block_at(root, path, message_id) if root.history.is_on(queue) else b""
-
-    def deliver() -> Flush | None:
-        nonlocal due_ms
-        # Under the lock, as a publisher that gives up removes the link.
-        if root.files.linked(place.path) != message_id.text:
-            return None
-        staged = message_status(root, path)
-        if staged is None:
-            return None
-        stamped_ms = Stamp.from_mtime_ns(staged.st_mtime_ns).due_ms
-        due_ms = stamped_ms if stamped_ms > root.now_ms() else None
-        if not queue_exists(root, queue):
-            raise QueueNotFound(queue.text)
-        try:
-            return move(root, Move(DELIVER if due_ms is None else SCHEDULE, queue, message_id))
-        except OSError as error:
-            if is_gone(error):
-                return None  # Its own publisher was faster.
-            raise
-
-    flush = yield from locked(root, place, deliver)
-    if flush is not None:
-        yield flush
-        root.history.record(queue, Event.PUBLISHED, message_id, 0, due_ms, block=block)
+    return (yield from locked(root, (place,), act))
 
 
 def still_heads(root: Root, queue: QueueName, heads: Mapping[str, str]) -> dict[str, str]:

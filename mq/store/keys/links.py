@@ -6,15 +6,13 @@ A link is replaced or removed only under its folder's lock, after it was read ag
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from mq.model.errors import BadName, Busy, MqError, StorageFailed
-from mq.model.lifecycle import State
 from mq.model.names import Key, MessageId, QueueName
-from mq.store.core.find import whereabouts
-from mq.store.core.locks import at_once, in_turn
+from mq.store.core.locks import all_in_turn, at_once
 from mq.store.core.root import Root, rename_folder, unlink_if_there
 from mq.store.core.standing import is_marked, look, mark
 from mq.store.disk.files import is_gone
@@ -25,30 +23,29 @@ from mq.store.format.layout import Keys, LinkPlace
 LINK_TRIES_MAX: Final = 16
 
 
-def make_link(root: Root, place: LinkPlace, target: str) -> Flush | None:
-    """Makes a key's link, and missing folders. Returns the flush that makes it durable. None: the
-    key has a link. Raises OSError; Busy if others remove the folder again and again.
+def make_link(root: Root, place: LinkPlace, target: str) -> bool:
+    """Makes a key's link, and missing folders. False: the key has a link. Raises OSError; Busy if
+    others remove the folder again and again. Durable on return: no.
     """
     _refuse_strangers(root, place)
     for _ in range(LINK_TRIES_MAX):
         try:
             root.files.link(place.path, target)
         except FileExistsError:
-            return None
+            return False
         except OSError as error:
             if not is_gone(error):
                 raise
         else:
-            return link_flush(place)
-        for folder in place.made:
-            with contextlib.suppress(FileExistsError):
-                root.files.mkdir(folder)
+            return True
+        _make_folders(root, place)
     raise Busy("the key's folder is taken away again and again")
 
 
-def link_flush(place: LinkPlace) -> Flush:
-    """The flush that makes a link's content durable."""
-    return Flush(folders=(place.folder,))
+def _make_folders(root: Root, place: LinkPlace) -> None:
+    for folder in place.made:
+        with contextlib.suppress(FileExistsError):
+            root.files.mkdir(folder)
 
 
 def read_link(root: Root, place: LinkPlace) -> str | None:
@@ -82,15 +79,26 @@ def is_link(entry: "os.DirEntry[str]") -> bool:
     return entry.is_symlink()
 
 
-def locked(root: Root, place: LinkPlace, act: Callable[[], T]) -> Steps[T]:
-    """Calls `act` under the lock of the link's folder, after waiting for it; `act` must not take
-    long. Raises Busy; FileNotFoundError if the folder is gone.
+def locked(root: Root, places: Sequence[LinkPlace], act: Callable[[], T]) -> Steps[T]:
+    """Calls `act` under the locks of the links' folders, after waiting for them; makes missing
+    folders. `act` must not take long. Raises Busy; FileNotFoundError if a folder above them is
+    gone.
     """
-    _refuse_strangers(root, place)
-    return (yield from in_turn(root, place.lock, act))
+    for place in places:
+        _refuse_strangers(root, place)
+    for _ in range(LINK_TRIES_MAX):
+        try:
+            return (yield from all_in_turn(root, [place.lock for place in places], act))
+        except FileNotFoundError:
+            missing = [place for place in places if not root.files.is_there(place.folder)]
+            if not missing:
+                raise
+        for place in missing:
+            _make_folders(root, place)
+    raise Busy("the key's folder is taken away again and again")
 
 
-def locked_now(root: Root, place: LinkPlace, act: Callable[[], None]) -> bool:
+def locked_now(root: Root, place: LinkPlace, act: Callable[[], object]) -> bool:
     """Calls `act` under the lock of the link's folder; False if it is not free now."""
     _refuse_strangers(root, place)
     return at_once(root, place.lock, act)
@@ -105,26 +113,31 @@ def _refuse_strangers(root: Root, place: LinkPlace) -> None:
     root.files.refuse_links(*place.made)
 
 
-def replace_link(root: Root, place: LinkPlace, old: str, new: str) -> bool:
-    """Changes a link's target; False if it is not `old` any more. The caller holds the lock.
-    Durable on return: no.
-    """
-    if root.files.linked(place.path) != old:
-        return False
+def point_link(root: Root, place: LinkPlace, target: str) -> None:
+    """Makes a link, or changes its target. The caller holds the lock. Durable on return: no."""
+    old = read_link(root, place)
+    if old == target:
+        return
+    if old is None:
+        with contextlib.suppress(FileExistsError):
+            root.files.link(place.path, target)
+            return
+        old = root.files.linked(place.path)  # Made without a lock; or NFS lost the answer.
+        if old == target:
+            return
     unlink_if_there(root.files, place.new)  # Left by a process that died here.
     try:
-        root.files.link(place.new, new)
+        root.files.link(place.new, target)
     except FileExistsError:
         # NFS may have made it and lost the answer.
-        if root.files.linked(place.new) != new:
+        if root.files.linked(place.new) != target:
             raise
     try:
         root.files.rename(place.new, place.path)
     except OSError as error:
         # NFS may have done it and lost the answer.
-        if not is_gone(error) or root.files.linked(place.path) != new:
+        if not is_gone(error) or root.files.linked(place.path) != target:
             raise
-    return True
 
 
 def unlink_link(root: Root, place: LinkPlace, target: str) -> bool:
@@ -137,34 +150,24 @@ def unlink_link(root: Root, place: LinkPlace, target: str) -> bool:
     return True
 
 
-def free_key(root: Root, queue: QueueName, message_id: MessageId, was_staged: bool = False) -> None:
+def free_key(root: Root, queue: QueueName, message_id: MessageId) -> None:
     """Removes the links of the key and the group of a message that does not live any more, whose
     removal is on stable media. Does nothing if a lock is not free or an error comes: the next
-    message with the key replaces the link. `was_staged`: the message may live after all, delivered
-    by another process or as another file. Durable on return: no.
+    message with the key replaces the link. Durable on return: no.
     """
     if message_id.key is not None:
-        _free_link(root, Keys.LOOKUP, queue, message_id, message_id.key, was_staged)
-    if message_id.group and not was_staged:
-        _free_link(root, Keys.GROUP, queue, message_id, Key(message_id.group), was_staged)
+        _free_link(root, Keys.LOOKUP, queue, message_id, message_id.key)
+    if message_id.group:
+        _free_link(root, Keys.GROUP, queue, message_id, Key(message_id.group))
 
 
-def _free_link(
-    root: Root, kind: Keys, queue: QueueName, message_id: MessageId, key: Key, was_staged: bool
-) -> None:
+def _free_link(root: Root, kind: Keys, queue: QueueName, message_id: MessageId, key: Key) -> None:
     try:
         place = root.layout.link(kind, queue, key)
         if root.files.linked(place.path) == message_id.text:
-            locked_now(root, place, partial(_free, root, place, queue, message_id, was_staged))
+            locked_now(root, place, partial(unlink_link, root, place, message_id.text))
     except (OSError, MqError):
         return
-
-
-def _free(
-    root: Root, place: LinkPlace, queue: QueueName, message_id: MessageId, was_staged: bool
-) -> None:
-    if not was_staged or whereabouts(root, queue, message_id) in (None, State.REMOVED):
-        unlink_link(root, place, message_id.text)
 
 
 def move_keys(root: Root, queue: QueueName, uuid: str) -> Steps[None]:

@@ -16,7 +16,7 @@ from typing import Final
 from mq.model.errors import BadName, Busy, SettingsUnreadable
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.names import Key, MessageId, QueueName
-from mq.store.core.find import ALIVE, is_staged, kept_flush, whereabouts
+from mq.store.core.find import ALIVE, is_staged, whereabouts
 from mq.store.core.root import Root
 from mq.store.core.unserved import is_purged
 from mq.store.disk.steps import Flush, Steps
@@ -134,13 +134,6 @@ def sweep_link(root: Root, folder: KeyFolder, place: LinkPlace, target: str) -> 
     """Removes a link that is old enough and means nothing any more, after checking again under its
     lock. Returns whether it did. Raises Busy, SettingsUnreadable, OSError. Durable on return: no.
     """
-    holder = linked_id(target)
-    if folder.kind is Keys.FIRING:
-        # If the schedule came back in its old state, it would fire again.
-        yield Flush(folders=(root.layout.schedules,))
-    elif folder.kind in _OF_MESSAGES and holder is not None:
-        # If the message came back after another got its key or leads its group, two would have it.
-        yield kept_flush(root, folder.queue, holder)
 
     def unlink() -> bool:
         if is_young(root, place, kept_s(root, folder)) or not is_orphan(
@@ -149,7 +142,7 @@ def sweep_link(root: Root, folder: KeyFolder, place: LinkPlace, target: str) -> 
             return False
         return unlink_link(root, place, target)
 
-    return (yield from locked(root, place, unlink))
+    return (yield from locked(root, (place,), unlink))
 
 
 def give_up_publishes(
@@ -169,7 +162,7 @@ def give_up_publishes(
                     continue
                 try:
                     give_up = partial(_give_up, root, place, queue, holder)
-                    if (yield from locked(root, place, give_up)):
+                    if (yield from locked(root, (place,), give_up)):
                         changed[place.folder] = None
                 except (OSError, Busy):
                     kept.add((queue, holder))

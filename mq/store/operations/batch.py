@@ -92,7 +92,7 @@ def publish_batch(root: Root, batch: Batch) -> Steps[list[MqError | None]]:
     if work.staged:
         work.refuse_missing()
     if work.staged and batch.is_entered:
-        yield from work.enter()
+        work.enter()
     flush = work.deliver()
     if flush.folders:
         try:
@@ -205,14 +205,12 @@ class _Work:
             self.discard(self.staged.values())
             raise
 
-    def enter(self) -> Steps[None]:
-        """Makes the index entries of the staged messages. Durable on return: yes."""
+    def enter(self) -> None:
+        """Makes the index entries of the staged messages."""
         heads = self._batch.heads
         messages = ((self._batch.ids[each], heads[each]) for each in self.staged.values())
         try:
-            entered = enter(self._root, self._draft.queue, messages)
-            if entered is not None:
-                yield entered
+            enter(self._root, self._draft.queue, messages)
         except (OSError, MqError):
             self.discard(self.staged.values())
             raise

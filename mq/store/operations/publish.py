@@ -6,15 +6,15 @@ PROTOCOL.md, "publish", has the steps and what a crash after each leaves.
 import errno
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from mq.model.errors import NoInodes, PublishPurged, QueueNotFound, StagedFileGone
 from mq.model.history import Event
-from mq.model.lifecycle import DELIVER, DISCARD, SCHEDULE, STAGE, State, Transition
-from mq.model.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
+from mq.model.lifecycle import DELIVER, DISCARD, SCHEDULE, STAGE, Transition
+from mq.model.limits import IDEMPOTENCY_S_DEFAULT
 from mq.model.message import Stamp
 from mq.model.names import Key, MessageId, QueueName
-from mq.store.core.find import DELIVERED, has_crossed, kept_flush, whereabouts
 from mq.store.core.message_file import stamp_due
 from mq.store.core.moves import Move, folders_of, move
 from mq.store.core.packed import allow_packs
@@ -25,8 +25,7 @@ from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.layout import Keys
 from mq.store.keys.entries import drop_if_stale, enter
-from mq.store.keys.keyed import Once, give_back, take_links
-from mq.store.keys.links import free_key
+from mq.store.keys.keyed import Once, PublishedBefore, is_named, show_linked
 
 
 class Draft(NamedTuple):
@@ -152,24 +151,22 @@ def deliver(
     Raises QueueNotFound, KeyTaken, SettingsUnreadable, Busy, and unlinks the file; StagedFileGone
     if the file was in new/ for so long that it was swept as abandoned. Durable on return: yes.
     """
-    is_linked = draft.is_linked
+    show = partial(_show, root, draft, look_again)
     try:
-        if draft.id.is_entered and (entered := _enter(root, draft)) is not None:
-            yield entered
-        if is_linked:
-            first = yield from take_links(root, draft.queue, draft.id, draft.once)
-            if first is not None:
-                discard(root, draft)
-                drop_if_stale(root, draft.queue, draft.id, draft.head)
-                return first
+        if draft.id.is_entered:
+            enter(root, draft.queue, ((draft.id, draft.head),))
         if draft.is_scheduled:
             refuse_missing(root, draft.queue)
-        look_again()
-        flush = reveal(root, draft)
-    except Exception:
-        if is_linked:
-            yield from _give_up(root, draft)
+        if draft.is_linked:
+            flush = yield from show_linked(root, draft.queue, draft.id, draft.once, show)
         else:
+            flush = show()
+    except PublishedBefore as before:
+        discard(root, draft)
+        drop_if_stale(root, draft.queue, draft.id, draft.head)
+        return before.first
+    except Exception:
+        if not is_named(root, draft.queue, draft.id, draft.once):
             discard(root, draft)
         drop_if_stale(root, draft.queue, draft.id, draft.head)
         raise
@@ -187,8 +184,9 @@ def deliver(
     return draft.id
 
 
-def _enter(root: Root, draft: Draft) -> Flush | None:
-    return enter(root, draft.queue, ((draft.id, draft.head),))
+def _show(root: Root, draft: Draft, look_again: Callable[[], None]) -> Flush:
+    look_again()
+    return reveal(root, draft)
 
 
 def reveal(root: Root, draft: Draft) -> Flush:
@@ -203,15 +201,6 @@ def reveal(root: Root, draft: Draft) -> Flush:
         if not is_gone(error):
             raise
         return _after_gone(root, draft, target)
-
-
-def _give_up(root: Root, draft: Draft) -> Steps[None]:
-    """Unlinks the file of a failed publish. If its link may stay, keeps the file, so that a publish
-    with the same idempotency key, or mq-mover, can finish.
-    """
-    if (yield from give_back(root, draft.queue, draft.id, draft.once)):
-        discard(root, draft)
-        free_key(root, draft.queue, draft.id, was_staged=True)
 
 
 def refuse_missing(root: Root, queue: QueueName) -> None:
@@ -229,25 +218,12 @@ def discard(root: Root, draft: Draft) -> None:
 
 
 def _after_gone(root: Root, draft: Draft, target: str) -> Flush:
-    """Handles ENOENT of a rename: NFS may have done it and lost the answer, or a process that met
-    the message's link has delivered it. Otherwise raises the error of the missing part.
+    """Handles ENOENT of a rename: NFS may have done it and lost the answer. Otherwise raises the
+    error of the missing part.
     """
     delivered = root.layout.path(draft.transition.target, draft.queue, draft.id, target)
     if root.files.status(delivered) is not None:
         return folders_of(root, draft.transition, (draft.queue, ""), (draft.queue, target))
     if not queue_exists(root, draft.queue):
         raise QueueNotFound(draft.queue.text)
-    if draft.is_linked and _was_delivered(root, draft):
-        return kept_flush(root, draft.queue, draft.id)
     raise StagedFileGone("its file in new/ is gone")
-
-
-def _was_delivered(root: Root, draft: Draft) -> bool:
-    """Whether the message is delivered, or was removed since, or parted; False if it was swept as
-    abandoned.
-    """
-    state = whereabouts(root, draft.queue, draft.id)
-    if state is State.REMOVED or (state is None and draft.id.items):
-        # By wall time: the process that swept the file may not have seen the clock's step.
-        return root.now_ms() - draft.id.published_ms < FORGOTTEN_AFTER_S * 1000
-    return state in DELIVERED or has_crossed(root, draft.queue, draft.id)

@@ -54,7 +54,6 @@ from mq.store.disk.steps import Flush, Steps
 from mq.store.format.bucket_names import leading
 from mq.store.format.layout import Keys, Place
 from mq.store.keys.entries import block_at, drop_entries
-from mq.store.keys.keyed import settle
 from mq.store.keys.links import LINK_TRIES_MAX, free_key, linked_id, read_link
 
 _REMOVALS: Final = {
@@ -318,20 +317,9 @@ def remove_by_key(
 
 
 def _named(root: Root, queue: QueueName, key: Key) -> Steps[MessageId | None]:
-    """The message that the key's link names, which is delivered first if it was not yet; None:
-    there is none.
-    """
+    """The message that the key's link names; None: there is none."""
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
     place = root.layout.link(Keys.LOOKUP, queue, key)
     target = read_link(root, place)
-    holder = None if target is None else linked_id(target)
-    if holder is None:
-        return None
-    try:
-        yield from settle(root, queue, place, holder)
-    except FileNotFoundError:
-        if not queue_exists(root, queue):
-            yield from no_such_queue(root, queue)
-        raise
-    return holder
+    return None if target is None else linked_id(target)

@@ -171,8 +171,7 @@ def sideline_held(
     block = NO_BLOCK
     if message_id.tags and not is_own:
         block = header_block(root, message_id, claim, None) or NO_BLOCK
-        if (entered := enter(root, into, ((message_id, block),))) is not None:
-            yield entered
+        enter(root, into, ((message_id, block),))
     if is_purged(root, queue, message_id):
         raise Busy("the message is purged")
     if is_purged(root, into, message_id):

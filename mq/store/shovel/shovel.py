@@ -8,7 +8,7 @@ PROTOCOL.md, "shovel", has the steps and what a crash leaves.
 import os
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from mq.model.errors import Busy, KeyTaken, QueueNotFound, SettingsUnreadable
 from mq.model.history import Event
 from mq.model.lifecycle import SHOVEL, State
 from mq.model.message import Stamp
-from mq.model.names import Key, MessageId, QueueName
+from mq.model.names import MessageId, QueueName
 from mq.model.settings import QueueSettings
 from mq.model.shovel import Criteria, Found, Times, Why, why_it_stays, why_the_queue_takes_none
 from mq.store.core.failures import came_from
@@ -42,8 +42,8 @@ from mq.store.disk.group import run_group
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.layout import Keys, Place
 from mq.store.keys.entries import enter
-from mq.store.keys.keyed import take_key
-from mq.store.keys.links import LINK_TRIES_MAX, free_key, linked_id, locked, read_link
+from mq.store.keys.keyed import show_linked
+from mq.store.keys.links import LINK_TRIES_MAX, free_key, linked_id, read_link
 from mq.store.scan.order import Candidate, OrderUntil, list_after
 
 # The limit of names that a pass holds at a time.
@@ -184,8 +184,7 @@ def shovel(
             return why
         if message_id.is_entered:
             block = header_block(root, message_id, claim, None) or NO_BLOCK
-            if (entered := enter(root, aim.queue, ((message_id, block),))) is not None:
-                yield entered
+            enter(root, aim.queue, ((message_id, block),))
         flush = yield from _move(root, aim, message_id, source, claim)
         if isinstance(flush, Why):
             return flush
@@ -307,37 +306,18 @@ def _move(
             if message_id.key is None:
                 moved = go()
             else:
-                moved = yield from _move_keyed(root, queue, message_id, message_id.key, go)
+                moved = yield from show_linked(root, queue, message_id, None, go)
+        except KeyTaken:
+            return Why.KEY_TAKEN
+        except QueueNotFound:
+            return Why.QUEUE_MISSING
         except FileNotFoundError:
             if queue_exists(root, queue):
                 raise
             return Why.QUEUE_MISSING
         if moved is not None:
             return moved
-    raise Busy("its bucket, or its key's link, is changed by others again and again")
-
-
-def _move_keyed(
-    root: Root,
-    queue: QueueName,
-    message_id: MessageId,
-    key: Key,
-    go: Callable[[], Flush | Why | None],
-) -> Steps[Flush | Why | None]:
-    """Calls `go` for a message with a key. None: others changed its link or its bucket. A link
-    whose message does not come means nothing; the key's next publish replaces it.
-    """
-    place = root.layout.link(Keys.LOOKUP, queue, key)
-    try:
-        yield from take_key(root, queue, message_id, key)
-    except KeyTaken:
-        return Why.KEY_TAKEN
-
-    def act() -> Flush | Why | None:
-        # Under the lock, as every replacement or removal of a link.
-        return go() if root.files.linked(place.path) == message_id.text else None
-
-    return (yield from locked(root, place, act))
+    raise Busy("its bucket is taken away by others again and again")
 
 
 def _rename(

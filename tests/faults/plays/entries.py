@@ -71,7 +71,7 @@ async def swept(at: At, bucket: bool = False) -> None:
     place = place_of(at)
     place.pass_s(FORGOTTEN_AFTER_S + 60)
     at.watch()
-    assert place.run(EntrySweep(place.root).sweep()) == 1
+    assert EntrySweep(place.root).sweep() == 1
 
 
 @plays("publish with entries: sweep those of a deleted queue")

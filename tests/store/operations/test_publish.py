@@ -14,10 +14,10 @@ from mq.store.operations.publish import Draft, publish
 from mq.store.operations.redeliver import forget
 
 
-@pytest.mark.parametrize(("key", "idempotency"), [(Key("K"), None), (None, Key("K"))])
-def test_a_publish_fails_that_was_forgotten_by_a_process_that_saw_no_step_ahead(
-    tmp_path: Path, key: Key | None, idempotency: Key | None
+def publish_meanwhile(
+    tmp_path: Path, key: Key | None, idempotency: Key | None, is_given_up: bool
 ) -> None:
+    """Publishes, while a process that sees a step of the clock ahead sweeps new/."""
     place = LeasingRoot(tmp_path / "root")
     message_id = MessageId(place.uuids.next(), key=key)
     draft = Draft(QUEUE, message_id, message_id.published_ms, idempotency=idempotency)
@@ -25,8 +25,18 @@ def test_a_publish_fails_that_was_forgotten_by_a_process_that_saw_no_step_ahead(
     def forget_it() -> None:
         place.clock.set_ms(place.clock.now_ms() + 2 * round(FORGOTTEN_AFTER_S) * 1000)
         other = open_root(str(place.top), place.files, place.clock)
-        assert not place.run(give_up_publishes(other, {(QUEUE, message_id)}))
-        assert forget(other, QUEUE, message_id, FORGOTTEN_AFTER_S)
+        kept = place.run(give_up_publishes(other, {(QUEUE, message_id)}))
+        assert bool(kept) is not is_given_up
+        if is_given_up:
+            assert forget(other, QUEUE, message_id, FORGOTTEN_AFTER_S)
 
+    assert place.run(publish(place.root, draft, b"x", forget_it)) == message_id
+
+
+def test_a_publish_fails_that_was_forgotten(tmp_path: Path) -> None:
     with pytest.raises(StagedFileGone):
-        place.run(publish(place.root, draft, b"x", forget_it))
+        publish_meanwhile(tmp_path, Key("K"), None, is_given_up=True)
+
+
+def test_a_publish_is_not_given_up_while_it_makes_its_link(tmp_path: Path) -> None:
+    publish_meanwhile(tmp_path, None, Key("K"), is_given_up=False)

@@ -352,21 +352,22 @@ def test_the_key_that_it_had_in_the_sideline_is_free(place: LeasingRoot) -> None
 
 
 def test_the_key_of_one_that_was_left_in_new(place: LeasingRoot) -> None:
-    """It is delivered, and has the key."""
+    """It was never published, and has no key."""
     message_id = sidelined_keyed(place)
     other = MessageId(place.uuids.next(), key=K)
     staged = Path(place.root.layout.path(State.NEW, QUEUE, other))
     put_file(staged, b"x", place.clock.now_ms(), 0)
     Path(place.root.layout.link(Keys.LOOKUP, QUEUE, K).path).symlink_to(other.text)
-    assert why(place, message_id) is Why.KEY_TAKEN
-    assert states(place, other) == HERE
+    assert why(place, message_id) is None
+    assert states(place, message_id) == HERE
+    assert link(place) == message_id.text
+    assert staged.exists()
 
 
 def test_who_publishes_its_key_before_it_moves_has_it(place: LeasingRoot, files: Met) -> None:
     message_id = sidelined_keyed(place)
     ids: list[MessageId] = []
-    # Its link is made, and not read again.
-    files.before("sync_folder", "/keys/q/", lambda: ids.append(keyed(place)))
+    files.before("open_kept", "/keys/q", lambda: ids.append(keyed(place)))
     assert why(place, message_id) is Why.KEY_TAKEN
     assert states(place, message_id) == THERE
     assert link(place) == ids[0].text
@@ -392,7 +393,7 @@ def test_who_sweeps_its_key_while_it_moves_leaves_it(place: LeasingRoot, files: 
     files.fail("unlink", errno.EIO, "/keys/", times=1)
     place.run(sideline(place.root, QUEUE, message_id))
     place.pass_s(FORGOTTEN_AFTER_S + 60)
-    files.before("sync_folder", place.root.layout.delay, lambda: why(place, message_id))
+    files.before("open_kept", "/keys/q", lambda: why(place, message_id))
     assert place.run(OrphanSweep(place.root).sweep()) == 0
     assert place.run(find_key(place.root, QUEUE, K)) == message_id
 
