@@ -1,13 +1,15 @@
 """Requests, answers, and the interface of transports.
 
-`HttpTransport` sends requests over aiohttp, the fake's in memory. A transport sends each request
-once; retries are decided above it, in `sending`.
+`HttpTransport` sends requests over aiohttp. A transport sends each request once; retries are
+decided above it, in `sending`.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 from urllib.parse import quote, urlencode
+
+from multidict import CIMultiDict
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -45,7 +47,10 @@ class Request:
 
     def with_headers(self, more: Pairs) -> "Request":
         """The same request with `more` headers before its own."""
-        return replace(self, headers=(*more, *self.headers))
+        headers = (*more, *self.headers)
+        return Request(
+            self.method, self.path, self.query, headers, self.body, self.wait_s, self.expected
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +60,15 @@ class Answer:
     status: int
     headers: Pairs = ()
     body: bytes = b""
+    _by_name: CIMultiDict[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # A message's answer is asked for ten headers.
+        object.__setattr__(self, "_by_name", CIMultiDict(self.headers))
 
     def header(self, name: str) -> str | None:
         """A header's value, by its name in any case; several are joined by commas."""
-        wanted = name.lower()
-        values = [value for each, value in self.headers if each.lower() == wanted]
+        values = self._by_name.getall(name, ())
         return ", ".join(values) if values else None
 
 

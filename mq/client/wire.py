@@ -50,6 +50,8 @@ _KEPT: Final = (
 )
 _FIRED: Final = re.compile(r'name="([^"]*)", due="([^"]*)", number=(\d{1,18})')
 _ENDPOINTS: Final = {each.name: each for each in ENDPOINTS}
+_SEGMENTS: Final = {each.name: each.path.split("/") for each in ENDPOINTS}
+_EXPECTED: Final = {each.name: tuple(of.status for of in each.answers) for each in ENDPOINTS}
 
 Given: TypeAlias = tuple[Parameter, object]
 """A query parameter and its value; None leaves it out."""
@@ -73,7 +75,7 @@ def request_to(
     values = iter(in_path)
     path = "/".join(
         quote(next(values), safe="") if segment.startswith("{") else segment
-        for segment in endpoint.path.split("/")
+        for segment in _SEGMENTS[endpoint_name]
     )
     if isinstance(body, Mapping):
         headers = (("Content-Type", next(iter(endpoint.body))), *headers)
@@ -81,7 +83,7 @@ def request_to(
     written = tuple(
         (each.name, _written(each, value)) for each, value in query if value is not None
     )
-    expected = tuple(each.status for each in endpoint.answers)
+    expected = _EXPECTED[endpoint_name]
     return Request(endpoint.method, path, written, headers, body, wait_s, expected)
 
 
