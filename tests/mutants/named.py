@@ -184,14 +184,6 @@ NAMED = (
         "(not journal.attempts and rolled.left)",
     ),
     _at(
-        "what a rename of a fold's message does not find is taken away",
-        "mq/store/bulk/folds.py",
-        "unfold",
-        ast.ExceptHandler,
-        "is_gone",
-        "except OSError as error:\n    if not is_gone(error):\n        raise",
-    ),
-    _at(
         "a fold goes whole though some of it was purged",
         "mq/store/bulk/folds.py",
         "_move_whole",

@@ -110,9 +110,8 @@ def unfold(root: Root, job: str, attempt: Attempt, fold: Fold) -> Steps[None]:
             try:
                 root.files.rename(entry.path, target)
             except OSError as error:
-                if is_gone(error):
-                    continue  # If it is there after all, the next try moves it.
-                raise
+                if not is_gone(error):
+                    raise  # If it is there after all, the next try moves it.
     if found:
         yield Flush(folders=(attempt_folder(root.layout, job, attempt),))
     rmdir_if_empty(root.files, folder)

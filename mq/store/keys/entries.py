@@ -90,7 +90,7 @@ def block_at(root: Root, path: str, message_id: MessageId) -> bytes:
 
 
 def drop_if_stale(root: Root, queue: QueueName, message_id: MessageId, block: bytes) -> None:
-    """Likewise after a failed publish, unless another process has delivered the message."""
+    """Likewise after a failed publish, unless its message shows after all."""
     if message_id.is_entered:
         with contextlib.suppress(OSError, SettingsUnreadable):
             if whereabouts(root, queue, message_id) not in ALIVE:

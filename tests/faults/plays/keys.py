@@ -57,6 +57,16 @@ async def published(
         assert (await post(server, keyed, size)).status == status
 
 
+@plays("publish with a key: an idempotency key whose message is gone")
+async def published_before_and_gone(at: At) -> None:
+    server = await begun(at)
+    first = await post(server, ONCE)
+    assert (await delete(server, first.id)).status == 202
+    (at.top / "remove" / f"q:{first.id}").unlink()
+    at.watch()
+    assert (await post(server, ONCE)).id == first.id
+
+
 @plays("publish with a key: a lookup key that is taken", "another's")
 async def taken_of_another_s(at: At) -> None:
     await post(await begun(at), KEY)

@@ -358,6 +358,8 @@ def test_the_key_of_one_that_was_left_in_new(place: LeasingRoot) -> None:
     staged = Path(place.root.layout.path(State.NEW, QUEUE, other))
     put_file(staged, b"x", place.clock.now_ms(), 0)
     Path(place.root.layout.link(Keys.LOOKUP, QUEUE, K).path).symlink_to(other.text)
+    with pytest.raises(KeyNotFound):
+        place.run(find_key(place.root, QUEUE, K))
     assert why(place, message_id) is None
     assert states(place, message_id) == HERE
     assert link(place) == message_id.text
