@@ -105,3 +105,16 @@ async def test_who_finds_another_at_the_key_s_folder_is_told_so(serve: Serve, ro
         assert_problem(await post(server), 503, "message-busy")
     assert message_files(root)["new"] == []
     assert (await post(server)).status == 201
+
+
+async def test_a_folder_of_keys_that_a_mount_shows_and_that_is_gone_is_made_again(
+    serve: Serve,
+) -> None:
+    """As a network mount shows a deleted queue's, until a folder is made there."""
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    first = await post(server)
+    assert (await call(server, "DELETE", f"/q/messages/{first.id}")).status == 202
+    files.fail("open_kept", errno.ENOENT, "/keys/q/", times=1)
+    assert (await post(server)).status == 201

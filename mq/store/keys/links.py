@@ -84,16 +84,17 @@ def locked(root: Root, places: Sequence[LinkPlace], act: Callable[[], T]) -> Ste
     folders. `act` must not take long. Raises Busy; FileNotFoundError if a folder above them is
     gone.
     """
-    for place in places:
-        _refuse_strangers(root, place)
+    locks = [place.lock for place in places]
     for _ in range(LINK_TRIES_MAX):
+        for place in places:
+            _refuse_strangers(root, place)
         try:
-            return (yield from all_in_turn(root, [place.lock for place in places], act))
-        except FileNotFoundError:
-            missing = [place for place in places if not root.files.is_there(place.folder)]
-            if not missing:
+            return (yield from all_in_turn(root, locks, act))
+        except FileNotFoundError as error:
+            if error.filename not in locks:
                 raise
-        for place in missing:
+        # A network mount may show folders that went with a deleted queue, until it makes them.
+        for place in places:
             _make_folders(root, place)
     raise Busy("the key's folder is taken away again and again")
 
