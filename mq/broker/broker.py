@@ -487,8 +487,7 @@ class Broker:
         """Reads a page of the messages that have the tag. Raises QueueNotFound, Unavailable."""
         found = await self.committer.call(list_tagged, self.root, name, tag, count, after)
         if found.stale:
-            with contextlib.suppress(MqError):
-                await self.committer.call(drop_stale, self.root, found.stale)
+            self._in_background(self.committer.call(drop_stale, self.root, found.stale))
         return found
 
     async def peek(self, name: QueueName, page: Page) -> Peeked:
@@ -644,9 +643,3 @@ async def _of_one(ends: "Awaitable[Ends[T]]") -> T:
     if isinstance(end, BaseException):
         raise end
     return end
-
-
-def _heard(dropping: "asyncio.Future[int]") -> None:
-    """What could not be taken away is swept."""
-    if not dropping.cancelled():
-        dropping.exception()

@@ -9,7 +9,7 @@ import os
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from mq.model.errors import BadName
 from mq.model.lifecycle import DELIVER, State
@@ -23,7 +23,6 @@ from mq.store.core.standing import queue_exists
 from mq.store.core.unserved import mark_of
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
-from mq.store.format.layout import parse_entry
 from mq.store.format.pipeline import (
     Attempt,
     Fold,
@@ -42,36 +41,6 @@ _TAKEN: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 def staged_folds(root: Root, job: str, attempt: Attempt) -> list[Fold]:
     """The folds of an attempt. Raises OSError."""
     return _parsed(staged_entries(root, job, attempt).folders)
-
-
-class StagedMessage(NamedTuple):
-    """A message that an attempt has staged, and its path."""
-
-    queue: QueueName
-    id: MessageId
-    path: str
-
-
-def staged_messages(root: Root, job: str, attempt: Attempt) -> Iterator[StagedMessage]:
-    """All messages that an attempt has staged, also those in folds. Raises OSError."""
-    found = staged_entries(root, job, attempt)
-    for entry, of in named(found.files, parse_entry):
-        yield StagedMessage(*of, entry.path)
-    for fold in _parsed(found.folders):
-        entries = entries_if_there(root.files, fold_folder(root.layout, job, attempt, fold))
-        for entry, message_id in named(entries, MessageId.parse):
-            yield StagedMessage(fold.queue, message_id, entry.path)
-
-
-def is_unfolded(root: Root, job: str, attempt: Attempt, staged: StagedMessage) -> bool:
-    """Whether the path is a leftover name in a fold of a message that is in the attempt's own
-    folder.
-    """
-    own = staged_path(root.layout, job, attempt, staged.queue, staged.id)
-    status, other = root.files.status(staged.path), root.files.status(own)
-    if staged.path == own or status is None or other is None:
-        return False
-    return os.path.samestat(status, other)
 
 
 def move_folds(

@@ -113,12 +113,13 @@ class Roller:
         """The batches by queue and transition, without keys and with keys."""
         plain: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
         keyed: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
-        looks = self.journal.is_scheduled
         has_groups = False
         for entry, (queue, message_id) in named(entries, parse_entry):
-            status = self.root.files.status(entry.path) if looks else None
-            if looks and status is None:
-                continue
+            status = None
+            if self.journal.is_scheduled:
+                status = self.root.files.status(entry.path)
+                if status is None:
+                    continue
             transition = self._transition(message_id, status)
             has_groups = has_groups or bool(message_id.group)
             (plain if message_id.key is None else keyed)[queue, transition].append(message_id)

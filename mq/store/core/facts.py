@@ -234,12 +234,6 @@ class Facts:
         if (facts := self._known.get(queue.text)) is not None:
             self._known[queue.text] = replace(facts, stale_s=float("-inf"))
 
-    def look_again_at_all(self) -> None:
-        """This process has changed a fact of several queues: the next uses look."""
-        self._changes += 1
-        for name, facts in tuple(self._known.items()):
-            self._known[name] = replace(facts, stale_s=float("-inf"))
-
     def forget(self, queue: QueueName) -> None:
         """The queue was deleted or made again: drops all facts, the settings too."""
         self._changes += 1
