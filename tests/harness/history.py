@@ -142,13 +142,15 @@ class Stall:
 class History:
     """All that was asked of one queue, and the ids that lie in its root alive at the end.
 
-    `visibility_us`: that of every delivery, where it is one and the same.
+    `visibility_us`: that of every delivery, where it is one and the same. `clocks_apart_us`: how
+    far apart the daemons' clocks may be, where each measures the server's clock by itself.
     """
 
     operations: list[Operation] = field(default_factory=list)
     alive: frozenset[str] = frozenset()
     visibility_us: int | None = None
     stalls: list[Stall] = field(default_factory=list)
+    clocks_apart_us: int = 0
 
     @cached_property
     def publishes(self) -> list[Publish]:
@@ -180,7 +182,7 @@ class History:
             for each in self.reschedules_of.get(fetch.id or "", [])
             if each.receives == fetch.receives and self.may_have_acted(each)
         )
-        return min([fetch.due_us, *sooner])
+        return min([fetch.due_us, *sooner]) - self.clocks_apart_us
 
     def may_have_acted(self, reschedule: Reschedule) -> bool:
         """Whether the message may have another due time by it: not after a refusal; but a 404 may

@@ -123,7 +123,8 @@ def hastened(history: History) -> Iterator[Breach]:
             if not change.is_acknowledged or others:
                 continue
             for fetch in history.deliveries.get(message_id, []):
-                if fetch.receives > change.receives and fetch.ended_us < change.due_us:
+                held_us = change.due_us - history.clocks_apart_us
+                if fetch.receives > change.receives and fetch.ended_us < held_us:
                     yield Breach("hastened", message_id, f"{fetch} in spite of {change}")
 
 

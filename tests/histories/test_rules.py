@@ -314,6 +314,12 @@ GOOD = {
         published(1, 0, 10), delivered(1, 20, 30, due=1025), deleted(1, 1020, 1030, 412, 1),
         deleted(1, 2040, 2050),
     ),
+    "daemons that measure the server's clock by themselves": History(
+        [published(1, 0, 10), delivered(1, 20, 30, due=1025), put_off(40, 50, 5000),
+         delivered(1, 4700, 4900, 2, due=5800), deleted(1, 5900, 5910)],
+        visibility_us=VISIBILITY_US,
+        clocks_apart_us=300,
+    ),
     "a process that stood still, and claimed again": History(
         [published(1, 0, 10), delivered(1, 20, 3010, 2, due=4001), deleted(1, 3020, 3030),
          Fetch("mq-0", 5, 15, None)],

@@ -16,7 +16,9 @@ from harness.logged import event
 from harness.messages import ctime_ms, new_id, put_entry, put_file
 from harness.processes import PATIENCE_S, Processes, eventually
 
+from mq.model.clock import SystemClock
 from mq.store.disk.files import Files
+from mq.store.opening import open_root
 from mq.store.operations.reap import reap
 from mq_reaper.reaper import Reaper
 
@@ -299,9 +301,10 @@ def test_the_command_reaps_what_is_there_and_what_comes_until_a_signal(
 
 
 def test_the_command_reaps_only_the_root_s_remove(daemons: Processes, root: Path) -> None:
-    daemons.reaper("--root", str(root))
+    open_root(str(root), Files(), SystemClock())
     alive = [put_entry(root / name) for name in ("new", "delay")]
     removed = put_entry(root / "remove")
+    daemons.reaper("--root", str(root))
     eventually(lambda: not removed.exists())
     assert all(path.exists() for path in alive)
 

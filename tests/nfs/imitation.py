@@ -291,6 +291,10 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
         return 0
 
     def flush(self, path: str | None, fh: int) -> int:
+        """A file is being closed. An NFS client gives its lock back before close(2) returns; the
+        kernel sends `release` only afterwards.
+        """
+        fcntl.flock(fh, fcntl.LOCK_UN)
         return 0
 
     def flock(self, path: str | None, fh: int, operation: int) -> int:

@@ -23,14 +23,12 @@ from harness.folders import make_folders_tiny
 from harness.herd import OWNED_QUEUE, Cluster
 from harness.processes import Processes
 from harness.queue_rules import OVER_A_NETWORK
-from harness.rules import ALWAYS, Rule, claimed_early, denied
+from harness.rules import ALWAYS, Rule, denied
 from nfs.faults import STALE_CALLS
 from nfs.mounts import Mount, nfs_mount
 
 SERVERS = 2
 CLIENTS_EACH = 5
-# Each daemon has measured the server's clock by itself: their due times differ by milliseconds.
-RULES = tuple(rule for rule in ALWAYS if rule is not claimed_early)
 
 SEED = drawn_seed("MQ_NFS_SEED")
 HISTORIES = TIMES
@@ -102,7 +100,7 @@ async def test_a_history_of_lost_replies_and_stale_handles(
     if tiny:
         make_folders_tiny(monkeypatch)
     cluster = await _live(daemons, clients, seed, lost=0.1, stale=0.05)
-    hits = _judge(cluster, clients, seed, RULES)
+    hits = _judge(cluster, clients, seed, ALWAYS)
     assert {f"ESTALE {call}" for call in STALE_CALLS} <= set(hits)
     assert {"lost rename", "lost unlink"} <= set(hits)
 
@@ -117,7 +115,7 @@ async def test_a_history_of_a_queue_that_is_deleted_and_made_again(
     kept = {"keeps_entries": True, "trusts_parents": trusts_parents}
     with nfs_mount(tmp_path, "one", **kept) as one, nfs_mount(tmp_path, "other", **kept) as other:
         cluster = await _live(daemons, (one, other), seed, owners=2)
-        cluster.assert_it_holds(seed, RULES, (*RULES, *OVER_A_NETWORK))
+        cluster.assert_it_holds(seed, ALWAYS, (*ALWAYS, *OVER_A_NETWORK))
         daemons.end_all()
 
 
@@ -128,7 +126,7 @@ async def test_a_history_with_caches_of_names_that_are_not_there(
 ) -> None:
     """As mounted without lookupcache=positive: a delete may say in vain that nothing is there."""
     cluster = await _live(daemons, caching_clients, seed, lost=0.1)
-    rules = tuple(rule for rule in RULES if rule is not denied)
+    rules = tuple(rule for rule in ALWAYS if rule is not denied)
     _judge(cluster, caching_clients, seed, rules)
 
 

@@ -18,11 +18,11 @@ from harness.audits import audit
 from harness.chance import drawn_seed
 from harness.clients import QUEUE, Client, Recorder, once_session
 from harness.folders import message_files
-from harness.herd import OWNED_QUEUE
+from harness.herd import CLOCKS_APART_US, OWNED_QUEUE
 from harness.history import US_PER_MS, History
 from harness.owners import Owner
 from harness.queue_rules import OVER_A_NETWORK
-from harness.rules import ALWAYS, check, claimed_early, report
+from harness.rules import ALWAYS, check, report
 from harness.tally import tally
 from harness.waiting import comes_true
 from nfs.machines import BOOT_S, VISIBILITY_S, Machine, Machines, machines
@@ -35,8 +35,6 @@ SEED = drawn_seed("MQ_NFS_SEED")
 TURNS = 40
 # Of clients, between two faults.
 OPERATIONS = 60
-# As with the histories of the imitation: each daemon has measured the server's clock by itself.
-RULES = tuple(rule for rule in ALWAYS if rule is not claimed_early)
 
 pytestmark = [
     pytest.mark.certificate,
@@ -289,8 +287,10 @@ async def test_a_history_in_which_both_machines_and_the_server_are_killed(both: 
         await owner.renew()
         await _drain(both.root, [*clients(SEED + 1, QUEUE, 1), *clients(SEED + 1, OWNED_QUEUE, 1)])
     visibility_us = round(VISIBILITY_S * 1000) * US_PER_MS
-    for queue, rules in ((QUEUE, RULES), (OWNED_QUEUE, (*RULES, *OVER_A_NETWORK))):
-        history = History(recorders[queue].operations, frozenset(), visibility_us)
+    for queue, rules in ((QUEUE, ALWAYS), (OWNED_QUEUE, (*ALWAYS, *OVER_A_NETWORK))):
+        history = History(
+            recorders[queue].operations, frozenset(), visibility_us, clocks_apart_us=CLOCKS_APART_US
+        )
         print(f"{queue}: {len(history.operations)} operations, {len(history.drops)} deletions")
         breaches = check(history, rules)
         assert not breaches, f"seed {SEED}, {queue}: {report(history, breaches)}"
