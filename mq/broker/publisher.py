@@ -19,7 +19,6 @@ from mq.model.errors import (
     MqError,
     PublishDiffers,
     QueueExpired,
-    QueueNotFound,
     QueuePaused,
 )
 from mq.model.headers import print_block
@@ -33,12 +32,12 @@ from mq.store.disk.commit import Committer
 from mq.store.disk.steps import Steps
 from mq.store.format.layout import Keys
 from mq.store.keys.keyed import Once, earlier_publish
-from mq.store.operations.batch import Batch, publish_batch
-from mq.store.operations.publish import Draft, publish
+from mq.store.operations.publish import Draft, publish, publish_many
 from mq.store.operations.streams import Upload
 
 T = TypeVar("T")
 
+_HEAD_AND_TIME: Final = operator.attrgetter("head", "is_scheduled")
 # Groups of batches that are in progress at a time.
 BATCH_GROUPS_STANDING_MAX: Final = 3
 
@@ -64,7 +63,7 @@ class Publisher:
         self._limits = limits
         self._failed = failed
         self._singles = Gathering(committer, self._publish)
-        """Publishes of one message, without a key and not scheduled."""
+        """Publishes of one message without a key: one with a key may wait for a lock."""
         self._groups = asyncio.Semaphore(BATCH_GROUPS_STANDING_MAX)
 
     def begin(
@@ -106,7 +105,7 @@ class Publisher:
         held = None
         if reservation is not None and not draft.is_scheduled and queue.wants_bodies:
             held = Held(envelope.headers, bytes(body), len(draft.head), reservation)
-        if draft.is_linked or draft.is_scheduled:
+        if draft.is_linked:
             future = self._deliver(queue, draft, publish(self._root, draft, body), held)
         else:
             future = self._gather(queue, draft, body, held)
@@ -128,13 +127,8 @@ class Publisher:
     def _publish(
         self, queue: QueueName, singles: Sequence[tuple[Draft, bytes | bytearray]]
     ) -> Steps[Sequence[MessageId | Exception]]:
-        drafts = [draft for draft, _ in singles]
-        if len(singles) == 1:
-            return [(yield from publish(self._root, *singles[0]))]
-        errors = yield from publish_batch(
-            self._root, Batch.of(drafts, [body for _, body in singles])
-        )
-        return [error or draft.id for error, draft in zip(errors, drafts, strict=True)]
+        drafts, bodies = [each for each, _ in singles], [body for _, body in singles]
+        return publish_many(self._root, drafts, bodies)
 
     async def group(
         self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
@@ -172,9 +166,10 @@ class Publisher:
         self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
     ) -> list[MessageId | Exception]:
         draft = self._draft(queue, envelope)
-        more = self._uuids.many(len(bodies) - 1)
-        batch = Batch(draft, [draft.id, *map(draft.id.with_uuid, more)], bodies)
-        return [*await self._batch(queue, batch)]
+        more = map(draft.id.with_uuid, self._uuids.many(len(bodies) - 1))
+        return await self._batch(
+            queue, [draft, *(draft._replace(id=each) for each in more)], bodies
+        )
 
     async def packs(
         self,
@@ -188,13 +183,11 @@ class Publisher:
         """
         draft, rest = self._draft(queue, envelope), iter(bodies)
         parts = [list(itertools.islice(rest, count)) for count in files]
-        ids = self._ids(draft.id, files)
+        drafts = [draft._replace(id=each) for each in self._ids(draft.id, files)]
         held = [one[0] if len(one) == 1 else contents(one) for one in parts]
-        batch = Batch(draft._replace(id=ids[0]), ids, held)
         ends: list[MessageId | Exception] = []
-        for message_id, end in zip(ids, await self._batch(queue, batch), strict=True):
-            is_error = isinstance(end, Exception)
-            ends += [end] * (message_id.items or 1) if is_error else messages_of(message_id)
+        for count, end in zip(files, await self._batch(queue, drafts, held), strict=True):
+            ends += [end] * count if isinstance(end, Exception) else messages_of(end)
         return ends
 
     def _ids(self, like: MessageId, files: Sequence[int]) -> list[MessageId]:
@@ -237,50 +230,24 @@ class Publisher:
 
     async def rows(self, queue: Queue, rows: Sequence[Posted]) -> list[MessageId | Exception]:
         """Publishes at most BATCH_GROUP_MESSAGES, each with its own envelope. Returns each one's id
-        or error. Messages without a key are one operation, and scheduled ones another; all run at
-        the same time. Raises an error that concerns all. Durable on return: yes.
+        or error. Raises an error that concerns all. Durable on return: yes.
         """
         sizes = [len(_head(each.envelope)) + len(each.body) for each in rows]
         return await self._within(queue, rows, sizes, partial(self._rows, queue))
 
     async def _rows(self, queue: Queue, rows: Sequence[Posted]) -> list[MessageId | Exception]:
         drafts = [self._draft(queue, each.envelope) for each in rows]
-        parts: dict[tuple[bool, int | None], list[int]] = {}
-        for number, draft in enumerate(drafts):
-            part = (draft.is_scheduled, number if draft.is_linked else None)
-            parts.setdefault(part, []).append(number)
-        work = [
-            self._part(queue, [drafts[each] for each in of], [rows[each].body for each in of])
-            for of in parts.values()
-        ]
-        ends: dict[int, MessageId | Exception] = {}
-        found = await asyncio.gather(*work, return_exceptions=True)
-        for numbers, end in zip(parts.values(), found, strict=True):
-            if isinstance(end, Exception):
-                ends |= dict.fromkeys(numbers, end)
-            elif isinstance(end, BaseException):
-                raise end
-            else:
-                ends |= zip(numbers, end, strict=True)
-        return [ends[number] for number in range(len(rows))]
+        return await self._batch(queue, drafts, [each.body for each in rows])
 
-    async def _part(
+    async def _batch(
         self, queue: Queue, drafts: Sequence[Draft], bodies: Sequence[bytes]
-    ) -> Sequence[MessageId | MqError]:
-        if not drafts[0].is_linked:
-            return await self._batch(queue, Batch.of(drafts, bodies))
-        [draft], [body] = drafts, bodies
-        operation = publish(self._root, draft, body)
-        return [await asyncio.shield(self._deliver(queue, draft, operation))]
-
-    async def _batch(self, queue: Queue, batch: Batch) -> list[MessageId | MqError]:
+    ) -> list[MessageId | Exception]:
         await self._groups.acquire()  # Given back by the operation's end, also without a caller.
-        for message_id, head in zip(batch.ids, batch.heads, strict=True):
-            queue.publishes((message_id,), head)
-        future = self._committer.submit(publish_batch(self._root, batch))
-        future.add_done_callback(partial(self._group_ended, queue, batch))
-        errors = await asyncio.shield(future)
-        return [error or each for error, each in zip(errors, batch.ids, strict=True)]
+        for each in drafts:
+            queue.publishes((each.id,), each.head)
+        future = self._committer.submit(publish_many(self._root, drafts, bodies))
+        future.add_done_callback(partial(self._batch_ended, queue, drafts))
+        return await asyncio.shield(future)
 
     async def upload(self, queue: Queue, envelope: Envelope) -> Upload:
         """Begins a publish whose body is written in parts. Raises QueueFull, Unavailable. Durable
@@ -369,24 +336,22 @@ class Publisher:
         if isinstance(end, BaseException):
             self._failed(queue, end)
 
-    def _group_ended(
-        self, queue: Queue, batch: Batch, future: "asyncio.Future[list[MqError | None]]"
+    def _batch_ended(
+        self,
+        queue: Queue,
+        drafts: Sequence[Draft],
+        future: "asyncio.Future[list[MessageId | Exception]]",
     ) -> None:
         self._groups.release()
         error = future.exception()
-        if error is not None:
-            queue.publish_failed(batch.ids)
+        ends = future.result() if error is None else [error] * len(drafts)
+        both = list(zip(drafts, ends, strict=True))
+        queue.publish_failed([draft.id for draft, end in both if end is not draft.id])
+        published = (draft for draft, end in both if end is draft.id)
+        for (_, is_scheduled), alike in itertools.groupby(published, key=_HEAD_AND_TIME):
+            queue.published([each.id for each in alike], not is_scheduled)
+        for error in {type(end): end for end in ends if isinstance(end, BaseException)}.values():
             self._failed(queue, error)
-            return
-        ends = list(zip(batch.ids, batch.heads, future.result(), strict=True))
-        queue.publish_failed([each for each, _, error in ends if error is not None])
-        published = ((each, head) for each, head, error in ends if error is None)
-        for _, alike in itertools.groupby(published, key=operator.itemgetter(1)):
-            queue.published([each for each, _ in alike], not batch.draft.is_scheduled)
-        for error in future.result():
-            if isinstance(error, QueueNotFound):
-                self._failed(queue, error)
-                return
 
     def _begun(self, queue: Queue, beginning: "asyncio.Future[Upload]") -> None:
         if not beginning.cancelled() and (error := beginning.exception()) is not None:

@@ -21,7 +21,6 @@ from mq.store.disk.group import run_alone
 from mq.store.disk.steps import Steps
 from mq.store.format.layout import Place
 from mq.store.format.packs import tries
-from mq.store.operations.batch import Batch, publish_batch
 from mq.store.operations.fetch import fetch
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.purge import purge
@@ -63,8 +62,7 @@ class _Packs:
         if alone:
             assert self.run(publish(self.root, draft, contents(bodies))) == pack
         else:
-            batch = Batch.of([draft], [contents(bodies)])
-            assert self.run(publish_batch(self.root, batch)) == [None]
+            assert self.run(publish(self.root, draft, contents(bodies))) is draft.id
         for place, each in enumerate(ids):
             number = self._number + place
             self.mark("published", queue=ORDERS, id=each, number=number, due_ms=due_ms)

@@ -25,10 +25,9 @@ from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.mounts import FileSystem
 from mq.store.disk.steps import Flush, Steps
 from mq.store.leases.releasing import release
-from mq.store.operations.batch import Batch, publish_batch
 from mq.store.operations.expire import expire
 from mq.store.operations.fetch import fetch
-from mq.store.operations.publish import Draft, publish
+from mq.store.operations.publish import Draft, publish, publish_many
 from mq.store.operations.queues import delete_queue
 from mq.store.operations.redeliver import Timer, redeliver
 from mq.store.operations.reschedule import reschedule
@@ -90,7 +89,8 @@ def published(
 def published_many(place: LeasingRoot, later: bool = False) -> Steps[object]:
     ids = [MessageId(place.uuids.next()) for _ in range(2)]
     due_ms = place.clock.now_ms() + 60_000 * later
-    return publish_batch(place.root, Batch(Draft(QUEUE, ids[0], due_ms, later), ids, [b"x", b"y"]))
+    drafts = [Draft(QUEUE, each, due_ms, later) for each in ids]
+    return publish_many(place.root, drafts, [b"x", b"y"])
 
 
 @pytest.mark.parametrize("act", [published, published_many], ids=["one", "many"])

@@ -11,10 +11,7 @@ _SWEPT = "what deleted queues have left is swept in any order, and again where i
 _LOCKED = "the message is locked before and after: what is decided of it stays the same"
 
 EXEMPT: Final[dict[str, str]] = {
-    "mq/store/operations/publish.py refuse_missing: if not queue_exists(root, queue): is not so": "for later the queue is looked for again behind the rename, and over a network a rename says it",  # noqa: E501
-    "mq/store/operations/batch.py publish_batch: if work.staged before yield from allow_packs(root, batch.ids)": "for later the queue is looked for again behind the renames",  # noqa: E501
     "mq/store/disk/files.py Files.flush_nameless: os.write(descriptor, b'\\n') behind os.fsync(descriptor)": _PROBE,  # noqa: E501
-    "mq/store/operations/batch.py publish_batch: if work.staged before yield Flush(files=tuple(work.staged))": "for later the queue is looked for again behind the renames",  # noqa: E501
     "mq/store/operations/reschedule.py _release: unlocked before yield "
     "flush._replace(stamps=(claim.descriptor,))": "the lock has ended by then, as it is to",
     "mq/store/disk/files.py ClockFiles._changed: symbolic links are followed": (

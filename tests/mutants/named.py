@@ -47,10 +47,14 @@ NAMED = (
     Named(
         "a published file is flushed before it is written",
         "mq/store/operations/publish.py",
-        "publish",
+        "_stage_all",
         (
-            Place(ast.Expr, "write", "pass"),
-            Place(ast.Expr, "Flush", "{}\nroot.files.write(descriptor, body)"),
+            Place(ast.Subscript, "bodies", "b''"),
+            Place(
+                ast.Expr,
+                "Flush",
+                "{}\nfor each, of in opened.items():\n    root.files.write(each, bodies[of])",
+            ),
         ),
     ),
     _call(
@@ -210,7 +214,7 @@ NAMED = (
     _at(
         "a firing's message shows though its schedule has gone on",
         "mq/store/operations/publish.py",
-        "_show",
+        "_show_linked.show",
         ast.Expr,
         "look_again",
         "pass",

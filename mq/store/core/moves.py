@@ -11,7 +11,7 @@ import functools
 import itertools
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
@@ -226,10 +226,12 @@ def make_buckets(
             _make_bucket(root, transition, queue, bucket)
 
 
-def together(flushes: Iterable[Flush]) -> Flush:
+def together(flushes: Collection[Flush]) -> Flush:
     """Merges flushes: first the target folders and those above them, then the source folders. What
     was changed last is known where all have moved to one folder.
     """
+    if len(flushes) == 1:
+        return next(iter(flushes))
     targets: dict[str, None] = {}
     left: dict[str, None] = {}
     moved_to: set[str] = set()

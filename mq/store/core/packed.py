@@ -2,7 +2,7 @@
 pack and their own files.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from mq.model.names import MessageId, QueueName
 from mq.store.core.root import Root
@@ -12,12 +12,11 @@ from mq.store.format.layout import FORMAT_LINE_PACKS
 from mq.store.format.packs import Try, new_format, tries, tries_of
 
 
-def allow_packs(root: Root, ids: Iterable[MessageId]) -> Steps[None]:
-    """Makes the root's format say that it has packs, before the first one if that is among these
-    messages: an mq that does not know packs would leave them alone when it removes messages. Raises
-    OSError. Durable on return: yes.
+def allow_packs(root: Root) -> Steps[None]:
+    """Makes the root's format say that it has packs, before the first one: an mq that does not know
+    packs would leave them alone when it removes messages. Raises OSError. Durable on return: yes.
     """
-    if root.facts.allows_packs or not any(each.items for each in ids):
+    if root.facts.allows_packs:
         return
     layout = root.layout
     if has_packs(root):

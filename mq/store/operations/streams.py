@@ -17,7 +17,7 @@ from mq.store.core.root import Root
 from mq.store.disk.commit import Committer, finish
 from mq.store.disk.files import Files
 from mq.store.disk.steps import Steps, T
-from mq.store.operations.publish import Draft, append, deliver, discard, seal, stage
+from mq.store.operations.publish import Draft, append, begin, deliver, discard, seal
 from mq.store.operations.read import Choice, Reading, Room, any_room, close, read
 
 
@@ -64,7 +64,7 @@ class Upload:
     @classmethod
     async def begin(cls, root: Root, committer: Committer, draft: Draft) -> Self:
         """Creates the file in new/. Raises Unavailable. Durable on return: no."""
-        staging = asyncio.create_task(committer.call(stage, root, draft))
+        staging = asyncio.create_task(committer.call(begin, root, draft))
         try:
             return cls(root, committer, draft, await asyncio.shield(staging))
         except asyncio.CancelledError:

@@ -15,7 +15,7 @@ from mq.model.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
 from mq.model.names import Key, MessageId
 from mq.store.format.layout import Keys
 from mq.store.keys.orphans import OrphanSweep, give_up_publishes
-from mq.store.operations.publish import Draft, stage
+from mq.store.operations.publish import Draft, begin
 from mq.store.operations.purge import purge
 from mq_reaper.reaper import Reaper
 
@@ -147,7 +147,7 @@ def left_in_new(at: At, kind: Keys, key: Key | None = None) -> MessageId:
     place = place_of(at)
     message_id = MessageId(place.uuids.next(), key=K if kind is Keys.LOOKUP else key)
     draft = Draft(QUEUE, message_id, message_id.published_ms)
-    os.close(stage(place.root, draft))
+    os.close(begin(place.root, draft))
     set_due(at.top / "new" / f"q:{message_id.text}", draft.due_ms)
     link = Path(at_link(at, kind))
     link.parent.mkdir(parents=True)

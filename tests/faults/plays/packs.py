@@ -16,9 +16,8 @@ from mq.store.core.root import Root
 from mq.store.disk.steps import Steps
 from mq.store.format.layout import Place
 from mq.store.format.packs import tries
-from mq.store.operations.batch import Batch, publish_batch
 from mq.store.operations.fetch import fetch
-from mq.store.operations.publish import Draft
+from mq.store.operations.publish import Draft, publish
 from mq.store.operations.purge import purge
 from mq.store.operations.queues import create_queue, delete_queue
 from mq.store.operations.reschedule import reschedule
@@ -33,7 +32,7 @@ def published(at: At, root: Root, *, is_later: bool = False) -> MessageId:
     pack = MessageId(UuidSource(at.clock).packs(1)[0], items=2)
     due_ms = at.clock.now_ms() + 60_000 * is_later
     draft = Draft(QUEUE, pack, due_ms, is_scheduled=is_later)
-    assert at.run(publish_batch(root, Batch.of([draft], [contents([b"a", b"b"])]))) == [None]
+    assert at.run(publish(root, draft, contents([b"a", b"b"]))) is draft.id
     return pack
 
 

@@ -14,8 +14,7 @@ from mq.model.packs import contents
 from mq.store.core.find import place_of
 from mq.store.core.moves import claimed_path
 from mq.store.format.layout import Place
-from mq.store.operations.batch import Batch, publish_batch
-from mq.store.operations.publish import Draft
+from mq.store.operations.publish import Draft, publish_many
 from mq.store.operations.purge import purge
 from mq.store.operations.read import Room, any_room
 from mq.store.packs.fetching import PackToPart, fetch_pack, items_of, pack_of
@@ -36,8 +35,8 @@ def pack(place: LeasingRoot) -> MessageId:
     uuids = place.uuids.packs(2)
     ids = [MessageId(each, items=3, header_bytes=len(HEAD)) for each in uuids]
     drafts = [Draft(QUEUE, each, place.clock.now_ms(), head=HEAD) for each in ids]
-    batch = Batch.of(drafts, [contents(BODIES)] * len(ids))
-    assert place.run(publish_batch(place.root, batch)) == [None, None]
+    held = [contents(BODIES)] * len(ids)
+    assert place.run(publish_many(place.root, drafts, held)) == ids
     return ids[-1]
 
 

@@ -35,9 +35,8 @@ from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.steps import Steps
 from mq.store.format.layout import Place
 from mq.store.format.packs import Try, parts, tries
-from mq.store.operations.batch import Batch, publish_batch
 from mq.store.operations.fetch import fetch
-from mq.store.operations.publish import Draft
+from mq.store.operations.publish import Draft, publish_many
 from mq.store.operations.purge import purge
 from mq.store.operations.queues import (
     TOMBSTONE_KEPT_S,
@@ -79,8 +78,8 @@ def packed(place: LeasingRoot, *, due_in_s: float = 0, count: int = 2) -> Messag
     ids = [MessageId(each, 3, items=3, header_bytes=len(HEAD), extension="txt") for each in uuids]
     due_ms = place.clock.now_ms() + round(due_in_s * 1000)
     drafts = [Draft(QUEUE, each, due_ms, is_scheduled=due_in_s > 0, head=HEAD) for each in ids]
-    batch = Batch.of(drafts, [contents(BODIES)] * len(ids))
-    assert place.run(publish_batch(place.root, batch)) == [None] * count
+    held = [contents(BODIES)] * len(ids)
+    assert place.run(publish_many(place.root, drafts, held)) == ids
     return ids[-1]
 
 
