@@ -49,7 +49,7 @@ NAMED = (
         "mq/store/operations/publish.py",
         "_stage_all",
         (
-            Place(ast.Subscript, "bodies", "b''"),
+            Place(ast.Call, "_stage", "_stage(root, draft, b'', has_room)"),
             Place(
                 ast.Expr,
                 "Flush",
