@@ -163,7 +163,7 @@ class Purges(Policy):
 
     def act(self) -> Turn:
         """Removes some purged messages. Raises Busy."""
-        return Turn(run_alone(sweep_purged(self.root, self._purged), self.work.flusher))
+        return Turn(sweep_purged(self.root, self._purged))
 
 
 _QUEUES_PER_TURN_MAX: Final = 100

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from harness.api import assert_problem, call, delete, fetch, make_queue, publish
+from harness.api import assert_problem, call, fetch, make_queue, publish
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.folders import message_files
@@ -122,80 +122,6 @@ async def test_fsync_error_of_a_folder_is_not_ignored(serve: Serve, folder: str)
     await make_queue(server)
     files.fail("sync_folder", errno.EIO, where=folder)
     assert_problem(await call(server, "POST", "/q/messages", data=b"x"), 503, "storage-failed")
-
-
-async def test_folders_are_fsynced(serve: Serve, root: Path) -> None:
-    files = RecordingFiles(root)
-    server = await serve(files=files, commit="fsync")
-    files.take()
-
-    await make_queue(server)
-    assert files.take() == [
-        ("sync_folder", "schedules"),  # A deleted queue's are gone for good, and so its keys.
-        ("sync_folder", "keys"),
-        ("sync_folder", "idempotency"),
-        ("sync_folder", "firings"),
-        ("sync_folder", "groups"),
-        ("mkdir", "queues/q"),
-        ("sync_folder", "queues"),
-    ]
-
-    message_id = await publish(server)
-    assert files.take() == [
-        ("write", "new/q:ID"),
-        ("stamp", "new/q:ID"),
-        ("sync", "new/q:ID"),
-        ("rename", "new/q:ID", "queues/q/ID"),
-        ("sync_folder", "queues/q"),
-        ("sync_folder", "new"),
-    ]
-
-    assert (await fetch(server)).id == message_id
-    assert files.take() == [
-        ("rename", "queues/q/ID", "delay/q:ID"),
-        ("stamp", "delay/q:ID"),
-        ("sync", "delay/q:ID"),
-        ("sync_folder", "delay"),
-        ("sync_folder", "queues/q"),
-    ]
-
-    assert (await delete(server, message_id)).status == 202
-    assert files.take() == [
-        ("rename", "delay/q:ID", "remove/q:ID"),
-        ("sync_folder", "remove"),
-        ("sync_folder", "delay"),
-        ("sync_folder", "queues/q"),
-    ]
-
-    # Somebody else may have removed it, and not yet flushed that.
-    assert (await delete(server, message_id)).status == 202
-    assert files.take() == [
-        ("sync_folder", "remove"),
-        ("sync_folder", "delay"),
-        ("sync_folder", "queues/q"),
-    ]
-
-    ready_id = await publish(server)
-    files.take()
-    assert (await delete(server, ready_id)).status == 202
-    assert files.take() == [
-        ("rename", "queues/q/ID", "remove/q:ID"),
-        ("sync_folder", "remove"),
-        ("sync_folder", "delay"),
-        ("sync_folder", "queues/q"),
-    ]
-
-    assert (await call(server, "DELETE", "/q")).status == 200
-    # What lies in delay/ is taken away behind the answer.
-    assert files.take()[:7] == [
-        ("write", "deleted/q"),
-        ("stamp", "deleted/q"),
-        ("sync", "deleted/q"),
-        ("sync_folder", "deleted"),
-        ("rename", "queues/q", "remove/q:ID.d"),
-        ("sync_folder", "remove"),
-        ("sync_folder", "queues"),
-    ]
 
 
 async def test_a_streamed_publish_is_fsynced_before_its_rename(serve: Serve, root: Path) -> None:

@@ -75,9 +75,7 @@ class Ledger:
 
     messages: dict[str, Told] = field(default_factory=dict)
     queues: dict[str, str] = field(default_factory=dict)
-    """The last mark of each queue: make_asked, made (was there), made_anew, drop_asked, dropped,
-    swept (its tombstone is gone).
-    """
+    """The last mark of each queue: make_asked, made (was there), made_anew, drop_asked, dropped."""
     visibility_s: dict[str, set[float | None]] = field(default_factory=dict)
     """What the settings of each queue may say: what was answered last, what was asked since."""
     schedules: dict[tuple[str, str], set[int | None]] = field(default_factory=dict)
@@ -448,9 +446,9 @@ def _queues(ledger: Ledger, found: Found) -> Iterator[str]:
     for queue, last in ledger.queues.items():
         if last in ("made", "made_anew") and queue not in found.queues:
             yield f"the queue {queue} was made and is not there"
-        if last in ("dropped", "swept") and queue in found.queues:
+        if last == "dropped" and queue in found.queues:
             yield f"the queue {queue} was deleted and is there"
-        if last in ("swept", "made_anew") and queue in found.tombstones:
+        if last == "made_anew" and queue in found.tombstones:
             yield f"the tombstone of {queue} came back"
 
 

@@ -224,10 +224,7 @@ class _Recovery:
             gone = (
                 told.deleted
                 or told.purged
-                or (
-                    told.dropped
-                    and self._ledger.queues[told.queue] in ("dropped", "swept", "made_anew")
-                )
+                or (told.dropped and self._ledger.queues[told.queue] in ("dropped", "made_anew"))
             )
             if gone and message_id in self._delivered:
                 problems.append(f"{message_id} was delivered after its delete; {told}")

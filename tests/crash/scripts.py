@@ -480,14 +480,12 @@ async def retire_due(on: Stage) -> None:
 
 @script(FLAT, BUCKETS)
 async def sweep(on: Stage) -> None:
-    delayed = await _dropped_by_another(on)
+    await _dropped_by_another(on)
     await on.sweep()
-    for message_id in delayed:
-        on.moved(message_id, State.REMOVED)
+    assert not any(path.is_file() for path in (on.root / "delay").rglob("*"))
     on.disk.pass_time(HOURS_S)
     await on.sweep()
     assert not (on.root / "deleted" / ORDERS).exists()
-    on.disk.mark("swept", queue=ORDERS)
 
 
 @script()

@@ -88,11 +88,9 @@ class Hooks:
 
     forget: Callable[["Root", QueueName], Steps[None]]
     """A queue is deleted, or about to be made: the files of the old one go. Raises Busy, OSError.
-    Durable on return: yes.
     """
     sweep: Callable[["Root"], Steps[None]]
-    """Under the queues' lock: what a crash has left of deleted queues goes. Durable on return:
-    yes."""
+    """Under the queues' lock: what a crash has left of deleted queues goes."""
     retire: Callable[["Root", frozenset[QueueName]], Steps[int]]
     """Moves to remove/ the committed messages of these deleted queues that are in no state yet; how
     many. Durable on return: yes.

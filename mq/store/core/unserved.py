@@ -106,8 +106,8 @@ def refuse_purged(root: Root, queue: QueueName, message_id: MessageId) -> Steps[
         raise MessageNotFound(message_id.text)
 
 
-def forget_mark(root: Root, queue: QueueName) -> Steps[None]:
-    """Removes the queue's mark, if it has one. Durable on return: yes."""
+def forget_mark(root: Root, queue: QueueName) -> None:
+    """Removes the queue's mark, if it has one. Durable on return: no."""
     try:
         root.files.unlink(root.layout.purge_mark(queue))
     except OSError as error:
@@ -115,7 +115,6 @@ def forget_mark(root: Root, queue: QueueName) -> Steps[None]:
             raise
         return
     root.facts.look_again(queue)
-    yield Flush(folders=(root.layout.purged,))
 
 
 def expired_mark(root: Root, queue: QueueName) -> PurgeMark | None:

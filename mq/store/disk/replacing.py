@@ -16,6 +16,14 @@ def replace_file(
     name that only this process uses. A reader finds the old file or the new one. Durable on return:
     yes.
     """
+    yield from write_over(files, written, path, content, mtime_ns)
+    yield Flush(folders=(os.path.dirname(path),))
+
+
+def write_over(
+    files: Files, written: str, path: str, content: bytes, mtime_ns: int | None = None
+) -> Steps[None]:
+    """Likewise, for a folder that the caller flushes. Durable on return: the content."""
     with contextlib.suppress(FileNotFoundError):
         files.unlink(written)  # An earlier try of this process, which failed.
     descriptor = files.create(written)
@@ -23,7 +31,8 @@ def replace_file(
         files.write(descriptor, content)
         if mtime_ns is not None:
             files.stamp(descriptor, mtime_ns)
-        yield Flush(files=(descriptor,))
+        if content:
+            yield Flush(files=(descriptor,))
         made = files.descriptor_status(descriptor)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -32,7 +41,6 @@ def replace_file(
     finally:
         files.close(descriptor)
     _rename(files, written, path, made)
-    yield Flush(folders=(os.path.dirname(path),))
 
 
 def _rename(files: Files, written: str, path: str, made: os.stat_result) -> None:

@@ -16,8 +16,8 @@ from mq.model.limits import KIB
 from mq.model.names import QueueName
 from mq.model.settings import DIGITS_SETTING, FIXED_SETTINGS, SHARDS_SETTING, QueueSettings
 from mq.store.disk.files import Files, is_gone
-from mq.store.disk.replacing import replace_file
-from mq.store.disk.steps import Flush, Steps
+from mq.store.disk.replacing import write_over
+from mq.store.disk.steps import Steps
 from mq.store.format.bucket_names import Shape
 from mq.store.format.layout import Layout
 
@@ -114,7 +114,7 @@ def print_shape(shape: Shape) -> bytes:
 
 def write_shape(layout: Layout, files: Files, queue: QueueName, shape: Shape) -> Steps[None]:
     """Writes the shape of a queue that does not exist yet. The default shape has no file: a file
-    that a former queue left is removed. Durable on return: yes.
+    that a former queue left is removed. Durable on return: once the queue's folder is.
     """
     fields = {} if shape == DEFAULT_SHAPE else parse_fields(print_shape(shape))
     yield from write_fields(layout, files, queue, fields)
@@ -123,24 +123,24 @@ def write_shape(layout: Layout, files: Files, queue: QueueName, shape: Shape) ->
 def write_fields(
     layout: Layout, files: Files, queue: QueueName, fields: dict[str, object]
 ) -> Steps[None]:
-    """Writes the queue's fields, or removes the file if there are none. Durable on return: yes."""
+    """Writes the queue's fields, or removes the file if there are none. Durable on return: no; the
+    folder of settings is to be flushed.
+    """
     path = layout.settings_of(queue)
     if fields:
         written = layout.new_settings_of(queue)
-        yield from replace_file(files, written, path, print_fields(fields))
+        yield from write_over(files, written, path, print_fields(fields))
     elif files.status(path) is not None:
-        yield from forget_settings(layout, files, queue)
+        forget_settings(layout, files, queue)
 
 
-def forget_settings(layout: Layout, files: Files, queue: QueueName) -> Steps[None]:
-    """Removes a queue's settings. Durable on return: yes."""
+def forget_settings(layout: Layout, files: Files, queue: QueueName) -> None:
+    """Removes a queue's settings. Durable on return: no."""
     try:
         files.unlink(layout.settings_of(queue))
     except OSError as error:
         if not is_gone(error):
             raise
-        return
-    yield Flush(folders=(layout.settings,))
 
 
 def _fixed(fields: dict[str, object], name: str, default: int) -> int:

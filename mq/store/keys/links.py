@@ -16,7 +16,7 @@ from mq.store.core.locks import all_in_turn, at_once
 from mq.store.core.root import Root, rename_folder, unlink_if_there
 from mq.store.core.standing import is_marked, look, mark
 from mq.store.disk.files import is_gone
-from mq.store.disk.steps import Flush, Steps, T
+from mq.store.disk.steps import Steps, T
 from mq.store.format.layout import Keys, LinkPlace
 
 # Retries when others change a key's link concurrently.
@@ -171,10 +171,10 @@ def _free_link(root: Root, kind: Keys, queue: QueueName, message_id: MessageId, 
         return
 
 
-def move_keys(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
+def move_keys(root: Root, queue: QueueName, uuid: str) -> None:
     """Moves the keys of a missing queue to remove/; `uuid` becomes part of their folders' names. On
     a network mount it marks the folders first: a marked folder means nothing while the queue is
-    missing. Durable on return: yes, also if another process moved them.
+    missing. Durable on return: no.
     """
     for kind in Keys:
         folder = root.layout.keys_of(kind, queue)
@@ -188,4 +188,3 @@ def move_keys(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
         except OSError as error:
             if not is_gone(error):
                 raise
-    yield Flush(folders=tuple(map(root.layout.keys, Keys)))

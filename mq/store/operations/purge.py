@@ -113,12 +113,12 @@ def take_purged_buckets(root: Root, queue: QueueName) -> int:
     return taken
 
 
-def sweep_purged(root: Root, done: dict[QueueName, PurgeMark]) -> Steps[int]:
+def sweep_purged(root: Root, done: dict[QueueName, PurgeMark]) -> int:
     """Finishes purges after a crash. Returns how many messages moved to remove/. Removes a mark if
     a pass found no message and the mark is older than any publish or fetch in progress. `done`: the
     marks for which a pass found nothing, which are skipped until then.
 
-    Raises Busy. Durable on return: the removal of the covered messages, before that of a mark.
+    Blocking. Raises Busy. Durable on return: no; a mark goes after what it covers.
     """
     moved = 0
     marks = {queue: mark_of(root, queue) for queue in _marked(root)}
@@ -142,17 +142,15 @@ def sweep_purged(root: Root, done: dict[QueueName, PurgeMark]) -> Steps[int]:
                 and not _is_leased(root, queue, mark)
                 and not root.hooks.is_more_to_come(root)
             ):
-                yield from _drop_mark(root, queue, mark)
+                _drop_mark(root, queue, mark)
     return moved
 
 
-def sweep_marks(root: Root) -> Steps[None]:
-    """Removes marks of missing queues, which a crash left, under the queues' lock. Durable on
-    return: yes.
-    """
+def sweep_marks(root: Root) -> None:
+    """Removes marks of missing queues, which a crash left, under the queues' lock."""
     for queue in _marked(root):
         if not queue_exists(root, queue):
-            yield from forget_mark(root, queue)
+            forget_mark(root, queue)
 
 
 def _marked(root: Root) -> list[QueueName]:
@@ -183,11 +181,8 @@ def _is_leased(root: Root, queue: QueueName, mark: PurgeMark) -> bool:
     )
 
 
-def _drop_mark(root: Root, queue: QueueName, mark: PurgeMark) -> Steps[None]:
+def _drop_mark(root: Root, queue: QueueName, mark: PurgeMark) -> None:
     """Removes the mark, once no covered message can come back."""
-    layout = root.layout
     with queues_locked(root):
-        if mark_of(root, queue) != mark or not queue_exists(root, queue):
-            return
-        yield Flush(folders=(layout.remove, layout.delay, layout.queue(queue)))
-        yield from forget_mark(root, queue)
+        if mark_of(root, queue) == mark and queue_exists(root, queue):
+            forget_mark(root, queue)

@@ -106,8 +106,8 @@ def create_queue(
                 # While the tombstone stands, which says that they may be removed.
                 yield from root.hooks.forget(root, queue)
                 yield from _bury(root, queue)
-                yield from move_keys(root, queue, UuidSource(root.clock).next())
-                yield from forget_mark(root, queue)
+                move_keys(root, queue, UuidSource(root.clock).next())
+                forget_mark(root, queue)
                 yield from write_shape(root.layout, root.files, queue, wanted.shape())
                 _make_folder(root, queue)
                 _forget(root, queue)
@@ -137,24 +137,27 @@ def delete_queue(
         try:
             root.files.write(descriptor, uuid.encode("ascii"))
             root.files.stamp(descriptor, Stamp(root.now_ms()).mtime_ns())
-            yield Flush(files=(descriptor,), folders=(root.layout.tombstones,))
+            if root.over_network:
+                yield Flush(files=(descriptor,))  # Elsewhere it says nothing that is needed.
         finally:
             root.files.close(descriptor)
         _move_folder(root, queue, uuid)
-        yield Flush(folders=(root.layout.remove, root.layout.queues))
         _forget(root, queue)
         if root.over_network:
             yield from mark_deleted(root, queue, uuid)
+        # What a crash leaves of these goes with the next queue of the name, or by a sweep.
         yield from root.hooks.forget(root, queue)
-        yield from move_keys(root, queue, uuid)
-        yield from forget_mark(root, queue)
-        yield from forget_settings(root.layout, root.files, queue)
+        move_keys(root, queue, uuid)
+        forget_mark(root, queue)
+        forget_settings(root.layout, root.files, queue)
+        yield Flush(folders=(root.layout.remove, root.layout.queues))
         return True
 
 
 def retire_delayed(root: Root, queue: QueueName) -> Steps[int]:
     """Moves a deleted queue's messages in delay/ and in leases to remove/. Returns their number.
-    Does nothing if the queue exists or was never deleted. Raises Busy. Durable on return: yes.
+    Does nothing if the queue exists or was never deleted. Raises Busy. Durable on return: no; what
+    comes back is out of reach as before.
     """
     with queues_locked(root):
         if queue_exists(root, queue) or not _has_tombstone(root, queue):
@@ -168,7 +171,7 @@ def sweep_tombstones(root: Root, limit: int | None = None) -> Steps[int]:
 
     Removes a tombstone that nothing needs any more: one beside a folder, or one without remaining
     messages that is older than any publish or fetch in progress. Raises Busy. Durable on return:
-    yes.
+    no; what comes back is swept again.
     """
     with queues_locked(root):
         standing = _tombstones(root)
@@ -183,20 +186,18 @@ def sweep_tombstones(root: Root, limit: int | None = None) -> Steps[int]:
             is_over = is_old and not retired and not root.hooks.is_more_to_come(root)
             if queue not in deleted or is_over:
                 unlink_if_there(root.files, root.layout.tombstone(queue))
-        if standing:
-            yield Flush(folders=(root.layout.tombstones,))
-        yield from _sweep_settings(root)
-        yield from _sweep_keys(root)
-        yield from sweep_marks(root)
+        _sweep_settings(root)
+        _sweep_keys(root)
+        sweep_marks(root)
         _sweep_unfinished(root)
         return retired
 
 
-def _sweep_settings(root: Root) -> Steps[None]:
+def _sweep_settings(root: Root) -> None:
     """Removes settings that a crash left of queues that were not made, or are deleted."""
     for _, queue in named(root.files.entries(root.layout.settings), parse_settings):
         if not queue_exists(root, queue):
-            yield from forget_settings(root.layout, root.files, queue)
+            forget_settings(root.layout, root.files, queue)
 
 
 def _sweep_unfinished(root: Root) -> None:
@@ -205,14 +206,14 @@ def _sweep_unfinished(root: Root) -> None:
         sweep_unfinished(root, folder, kept_s=None)
 
 
-def _sweep_keys(root: Root) -> Steps[None]:
+def _sweep_keys(root: Root) -> None:
     """Removes keys and entries that a crash left of deleted queues."""
     left = {
         queue for kind in Keys for queue, _ in queue_folders(root.files, root.layout.keys(kind))
     }
     for queue in sorted(left):
         if not queue_exists(root, queue):
-            yield from move_keys(root, queue, UuidSource(root.clock).next())
+            move_keys(root, queue, UuidSource(root.clock).next())
     sweep_entries_of_deleted(root)
 
 
@@ -276,7 +277,6 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
     else:
         raise Busy("messages of the deleted queue are still on their way")
     unlink_if_there(root.files, root.layout.tombstone(queue))
-    yield Flush(folders=(root.layout.tombstones,))
 
 
 def _mark_buried(root: Root, queue: QueueName) -> Steps[None]:
@@ -292,10 +292,8 @@ def _mark_buried(root: Root, queue: QueueName) -> Steps[None]:
 
 def _retire_pass(root: Root, deleted: frozenset[QueueName], limit: int | None = None) -> Steps[int]:
     """Moves messages of these queues in delay/, in leases and in bulk publishes to remove/, or
-    `limit` of them. Returns the number of names that it met.
-
-    Flushes even if nothing was found: the process that moved the last message out of delay/ may not
-    have flushed that yet, and a message that came back would show in the next queue of that name.
+    `limit` of them. Returns the number of names that it met. Durable on return: no. Where the next
+    queue of the name outlasts a power cut, so do these earlier moves.
     """
     # First, since a roll-forward may still move messages to delay/.
     met = yield from root.hooks.retire(root, deleted)
@@ -313,7 +311,6 @@ def _retire_pass(root: Root, deleted: frozenset[QueueName], limit: int | None = 
             if queue in deleted and entry.is_file(follow_symlinks=False):
                 _retire(root, transition, queue, message_id, folder.spot)
                 met += 1
-    yield Flush(folders=(root.layout.remove, root.layout.delay))
     return met
 
 

@@ -140,21 +140,18 @@ def list_schedules(root: Root, queue: QueueName) -> list[Listed]:
 
 
 def forget_schedules(root: Root, queue: QueueName) -> Steps[None]:
-    """Removes all schedules of a missing queue. Raises Busy, OSError. Durable on return: yes, also
-    if there were none.
-    """
+    """Removes all schedules of a missing queue. Raises Busy, OSError. Durable on return: no."""
 
     def forget() -> None:
         for name in list(names_of(root, queue)):
             _unlink(root, schedule_path(root.layout, queue, name))
 
     yield from in_turn(root, schedules_lock(root.layout), forget)
-    yield Flush(folders=(root.layout.schedules,))
 
 
 def sweep_schedules(root: Root) -> Steps[None]:
     """Removes schedules that a crash left of deleted queues, under the queues' lock, and unfinished
-    files of processes that died. Durable on return: yes.
+    files of processes that died. Durable on return: no.
     """
     sweep_unfinished(root, root.layout.schedules, is_unfinished_schedule)
     entries = entries_if_there(root.files, root.layout.schedules)

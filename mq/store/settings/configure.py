@@ -56,11 +56,10 @@ def change_settings(
         fields = read_fields(layout, files, queue)
         changeable = {name: value for name, value in patch.items() if name not in FIXED_SETTINGS}
         wanted_fields = merged(fields, changeable)
-        if wanted_fields == fields:
-            # Unchanged; but the process that wrote it may not have flushed it.
-            yield Flush(folders=(layout.settings,))
-        else:
+        if wanted_fields != fields:
             yield from write_fields(layout, files, queue, wanted_fields)
+        # Also unchanged: the process that wrote it may not have flushed it.
+        yield Flush(folders=(layout.settings,))
         root.facts.look_again(queue)
         settings = settings_in(wanted_fields, defaults)
         return replace(known, settings=settings, version=settings_version(layout, files, queue))

@@ -21,6 +21,7 @@ from mq.model.names import MessageId
 from mq.model.settings import QueueSettings
 from mq.store.core.facts import FACTS_SETTLE_S
 from mq.store.disk.steps import Steps
+from mq.store.format.layout import Keys
 from mq.store.operations.buckets import sweep_buckets
 from mq.store.operations.fetch import fetch as claim
 from mq.store.operations.publish import Draft
@@ -76,10 +77,11 @@ async def made_anew(at: At) -> None:
     await make_queue(server)
 
 
-@plays("create a queue: of whose name keys, settings and a mark were left")
+@plays("create a queue: of whose name a schedule, keys, settings and a mark were left")
 async def made_over_what_was_left(at: At) -> None:
     server = await begun(at)
     await drop(server)
+    put_file(at.top / "schedules/q:nightly", b"{}", at.clock.now_ms())
     (at.top / "keys/q").mkdir()
     (at.top / "settings/q.json").write_text('{"visibility_s": 60}')
     (at.top / "purged/q").touch()
@@ -96,8 +98,7 @@ async def not_deleted(at: At) -> None:
 
 @plays("delete a queue: with a message that was fetched", fetches=1)
 @plays("delete a queue: with a message that was fetched to a bucket", fetches=1, in_buckets=True)
-@plays("delete a queue: with keys", keyed=BOTH)
-@plays("delete a queue: with settings, a schedule and a mark", configured=True)
+@plays("delete a queue: with keys, settings, a schedule and a mark", keyed=BOTH, configured=True)
 async def deleted(
     at: At,
     fetches: int = 0,
@@ -120,10 +121,13 @@ async def deleted(
 
 
 @plays("delete a queue: sweep one whose schedules a crash has left")
-async def swept(at: At) -> None:
+@plays("delete a queue: sweep one whose schedules and messages a crash has left", messages=1)
+async def swept(at: At, messages: int = 0) -> None:
     server = await begun(at)
     await drop(server)
     put_file(at.top / "schedules/q:nightly", b"{}", at.clock.now_ms())
+    for _ in range(messages):
+        put_file(at.top / f"delay/q:{LONG_AGO}0", b"x", at.clock.now_ms())
     at.clock.advance(FORGOTTEN_AFTER_S + 1)
     root = at.opened()
     at.watch()
@@ -201,7 +205,7 @@ async def mark_gone(at: At) -> None:
         each.unlink()
     place.pass_s(PURGE_MARK_KEPT_S + 1)
     at.watch()
-    place.run(sweep_purged(place.root, {}))
+    sweep_purged(place.root, {})
 
 
 @plays("redeliver: a message that is due")
@@ -275,6 +279,7 @@ async def of_no_queue(at: At, act: str) -> None:
 @plays("deleted queues over a network: delete a queue")
 async def deleted_over_network(at: At) -> None:
     place = over_network(at)
+    os.makedirs(place.root.layout.keys_of(Keys.LOOKUP, QUEUE))
     at.watch()
     place.run(delete_queue(place.root, QUEUE, UUID))
 
@@ -287,6 +292,7 @@ async def gone_on_over_network(at: At, then: str) -> None:
     place = over_network(at)
     place.run(delete_queue(place.root, QUEUE, UUID))
     os.chmod(place.root.layout.deleted_folder(QUEUE, UUID), 0o700)
+    put_file(place.top / "delay" / f"{QUEUE.text}:{LONG_AGO}0", b"x", at.clock.now_ms())
     at.watch()
     match then:
         case "delete":

@@ -191,7 +191,7 @@ async def mark_gone(at: At) -> None:
     at.clock.advance(PURGE_MARK_KEPT_S + 1)
     root = at.opened()
     at.watch()
-    at.run(sweep_purged(root, {}))
+    sweep_purged(root, {})
 
 
 def crossing(at: At) -> tuple[LeasingRoot, MessageId]:

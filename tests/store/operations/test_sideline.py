@@ -198,7 +198,7 @@ def test_a_purge_of_the_sideline_takes_nothing_that_comes_later(place: LeasingRo
     assert stamp_of_delayed(place, message_id).due_ms > place.clock.now_ms()
     place.pass_s(PURGE_MARK_KEPT_S + 1)
     for _ in range(2):
-        place.run(sweep_purged(place.root, {}))
+        sweep_purged(place.root, {})
     place.run(sideline(place.root, QUEUE, message_id))
     listing = list_ready(place.root, SIDELINE, 10)
     assert listing is not None

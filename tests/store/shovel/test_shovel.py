@@ -196,7 +196,7 @@ def test_what_was_purged_meanwhile_stays(place: LeasingRoot) -> None:
     assert why(place, message_id) is Why.PURGED
     place.pass_s(PURGE_MARK_KEPT_S + 1)
     for _ in range(2):
-        place.run(sweep_purged(place.root, {}))
+        sweep_purged(place.root, {})
     assert why(place, message_id) is None
 
 
