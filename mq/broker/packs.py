@@ -74,7 +74,7 @@ class Packs:
         one that is parted are there on return. Raises Unavailable.
         """
         try:
-            return await self._committer.commit(roll_ready_on(self._root, name))
+            return await self._committer.call(roll_ready_on, self._root, name)
         except Busy:
             return True
 
@@ -143,7 +143,7 @@ class Packs:
             ids = ids[1:]
         takes_all = False
         if asked.extends_s is not None and not is_whole(ids):
-            takes_all = await commit(_is_later(root, name, ids[0], asked.extends_s))
+            takes_all = await self._committer.call(_is_later, root, name, ids[0], asked.extends_s)
         for tries_left in reversed(range(BUSY_TRIES)):
             try:
                 if takes_all or is_whole(ids):
@@ -195,11 +195,11 @@ def _part_ready(root: Root, queue: QueueName, pack: MessageId) -> Steps[list[Mes
     return None
 
 
-def _is_later(root: Root, queue: QueueName, item: MessageId, due_in_s: float) -> Steps[bool]:
+def _is_later(root: Root, queue: QueueName, item: MessageId, due_in_s: float) -> bool:
     """Whether the item is in flight in its pack until an earlier time than `due_in_s` seconds
     from now.
     """
-    place = yield from find_item(root, queue, item)
+    place = find_item(root, queue, item)
     if place is None or not place.id.items or place.state is not State.DELAYED:
         return False
     status = message_status(root, place.path(root.layout))

@@ -98,7 +98,7 @@ async def retire(root: Root, committer: Committer, turns: Turns, name: QueueName
     failure, mq-mover and the next PUT do it again. Never raises.
     """
     try:
-        await turns.take(lambda: committer.commit_alone(retire_delayed(root, name)))
+        await turns.take(lambda: committer.call(retire_delayed, root, name))
     except Exception as error:
         _log.warning(
             "could not remove a deleted queue's messages from delay/ yet",

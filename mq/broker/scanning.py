@@ -140,7 +140,7 @@ class Scanner:
 
     async def _clear(self, buckets: tuple[str, ...]) -> None:
         try:
-            await self._committer.commit_alone(drop_buckets(self._root, buckets))
+            await self._committer.call(drop_buckets, self._root, buckets)
         except Unavailable as error:
             _log.info(
                 "could not remove empty buckets yet",

@@ -322,7 +322,7 @@ class Daemon:
         )
 
         def roll() -> None:
-            roll_all_on(root, flusher)
+            roll_all_on(root)
             roll_all_forward(root, flusher)
 
         threading.Thread(target=roll, daemon=True).start()

@@ -29,7 +29,6 @@ from mq.store.core.trust import check_trust, refuse, risks
 from mq.store.disk.files import Files, is_gone
 from mq.store.disk.mounts import FileSystem, file_system_of
 from mq.store.disk.space import Space
-from mq.store.disk.steps import Steps
 from mq.store.format.archive import archive_folder
 from mq.store.format.entries import index_folders
 from mq.store.format.history import history_folder
@@ -45,9 +44,8 @@ from mq.store.schedules.schedules import forget_schedules, sweep_schedules
 _log = logger("mq.root")
 
 
-def _retire(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
-    staged = yield from retire_staged(root, deleted)
-    return staged + (yield from retire_parted(root, deleted))
+def _retire(root: Root, deleted: frozenset[QueueName]) -> int:
+    return retire_staged(root, deleted) + retire_parted(root, deleted)
 
 
 _HOOKS: Final = Hooks(

@@ -180,7 +180,7 @@ class QueueExpiry(Policy):
             return False
         _log.info("deleted an expired queue", extra={"fields": {"queue": queue.text}})
         try:
-            run_alone(retire_delayed(self.root, queue), flusher)
+            retire_delayed(self.root, queue)
         except MqError as error:
             _tell("could not remove a deleted queue's messages from delay/ yet", queue, error)
         return True

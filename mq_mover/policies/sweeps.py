@@ -81,7 +81,7 @@ class Buckets(Policy):
         if status is None or self._without_buckets.get(folder) == status.st_mtime_ns:
             return
         try:
-            none_left = run_alone(sweep_buckets(self.root, folder), self.work.flusher)
+            none_left = sweep_buckets(self.root, folder)
         except (MqError, OSError) as error:
             fields = {"folder": folder, "error": repr(error)}
             _log.info("could not remove empty buckets yet", extra={"fields": fields})
@@ -275,7 +275,7 @@ class BulkPublishes(Policy):
     def act(self) -> Turn:
         """Starts a pass if one is needed and none is running. Raises OSError."""
         self._sweep.begin()
-        return Turn(sweep_packs(self.root, self.work.flusher))
+        return Turn(sweep_packs(self.root))
 
 
 class Pipeline(Policy):

@@ -191,7 +191,7 @@ async def delete_an_expired_queue(on: Stage) -> None:
 
     await on.other(work)
     on.disk.mark("dropped", queue=ORDERS)
-    await on.other(lambda root, flusher: run_alone(retire_delayed(root, QUEUE), flusher))
+    await on.other(lambda root, flusher: retire_delayed(root, QUEUE))
     await on.clients.make(ORDERS)
     await on.clients.publish_keyed(300, KEY)
 

@@ -272,7 +272,7 @@ async def roll_forward_what_another_moved(on: Stage) -> None:
         )
 
     await _work(on, work)
-    await _work(on, lambda by: roll_all_on(by.root, by.flusher))
+    await _work(on, lambda by: roll_all_on(by.root))
     await _work(on, lambda by: by.delete([pack.item(1), pack.item(3)]))
 
 
@@ -284,7 +284,7 @@ async def purge_what_is_being_parted(on: Stage) -> None:
         by.mark("purge_asked", queue=ORDERS)
         by.run(purge(by.root, QUEUE, by.root.now_ms()))
         by.mark("purged", queue=ORDERS)
-        assert roll_all_on(by.root, by.flusher) == 1
+        assert roll_all_on(by.root) == 1
         assert place_of(by.root, QUEUE, pack.item(1)) is None
 
     await _work(on, work)

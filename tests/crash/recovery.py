@@ -87,7 +87,7 @@ class _Recovery:
             assert checked(self._root, Doing.REPAIR).outcome is not Outcome.BROKEN
         # As an mq does before it serves, and beside that.
         if self._chance.random() < 0.5:
-            roll_all_on(self._root, self._flusher)
+            roll_all_on(self._root)
         roll_all_forward(self._root, self._flusher)
         self._uuids = UuidSource(self._clock)
         self._delivered: set[str] = set()
@@ -189,7 +189,7 @@ class _Recovery:
 
     def _settles(self) -> list[str]:
         """Hours later all that lives was delivered, and nothing else is left."""
-        roll_all_on(self._root, self._flusher)
+        roll_all_on(self._root)
         self._clock.advance(_HOURS_S)
         mover = Mover(self._root, self._flusher, Timer())
         leases = LeaseMover(self._root, self._flusher)

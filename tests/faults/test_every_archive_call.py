@@ -83,14 +83,10 @@ def lives_on(top: Path, number: int, code: int) -> bool:
 
 @pytest.mark.certificate
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-@pytest.mark.parametrize("sync", ["fsync", "syncfs"])
-def test_every_call_may_fail_once(
-    root: Path, code: int, sync: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mq.store.archive.settling.takes_syncfs", lambda _: sync == "syncfs")
+def test_every_call_may_fail_once(root: Path, code: int) -> None:
     number = 0
-    # Each second one of one way, and some of the others.
-    step = 2 if (code, sync) == (errno.EIO, "fsync") else 7
+    # Each second one of one way, and some of the other.
+    step = 2 if code == errno.EIO else 7
     while lives_on(root.with_name(f"{root.name}-{number}"), number, code):
         number += step
         assert number < CALLS_MAX

@@ -165,11 +165,12 @@ def test_without_queues_nothing_counts_as_of_a_deleted_queue(root: Path) -> None
         for operation in (
             redeliver(opened, queue, message_id, Timer()),
             sweep_tombstones(opened),
-            retire_delayed(opened, queue),
             create_queue(opened, queue),
         ):
             with pytest.raises(StorageFailed):
                 run_alone(operation, NoFlusher())
+        with pytest.raises(StorageFailed):
+            retire_delayed(opened, queue)
     assert delayed.exists()
 
 

@@ -18,11 +18,9 @@ from mq.model.errors import MqError, QueueNotFound, StorageFailed
 from mq.model.names import Key, MessageId, QueueName
 from mq.model.settings import QueueSettings
 from mq.model.shovel import ALL
-from mq.store.archive.settling import settle_unlinks
 from mq.store.bulk.roll_forward import roll_forward
 from mq.store.core.standing import not_found, refuse_gone
 from mq.store.disk.flush import FsyncFlusher
-from mq.store.disk.mounts import FileSystem
 from mq.store.disk.steps import Flush, Steps
 from mq.store.leases.releasing import release
 from mq.store.operations.expire import expire
@@ -351,15 +349,3 @@ def test_a_publish_whose_journal_stays_is_not_at_its_end(
     with pytest.raises((OSError, MqError)):
         roll_forward(place.root, place.flusher, name)
     assert (place.top / "journal/nightly.json").exists()
-
-
-def test_what_was_unlinked_is_settled_or_that_is_told(
-    place: LeasingRoot, files: GoneFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "mq.store.archive.settling.file_system_of", lambda _: FileSystem("unknown", "/")
-    )
-    settle_unlinks(place.root, ["gone"])
-    files.fail("sync_folder", errno.EIO, "/remove/x")
-    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-        settle_unlinks(place.root, ["x"])

@@ -27,7 +27,7 @@ class BulkAtOnce(BulkPublishes):
 
     def act(self) -> Turn:
         swept = sweep_bulk(self.root, self.work.flusher)
-        return Turn(swept + sweep_packs(self.root, self.work.flusher))
+        return Turn(swept + sweep_packs(self.root))
 
 
 def work_of(root: Root, flusher: Flusher) -> Work:

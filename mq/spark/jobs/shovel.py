@@ -153,7 +153,7 @@ class Mover:
                 return [found]
             if found is None:
                 # Another process may have died while it parted the pack.
-                run_alone(roll_on(root, crossing.source, pack), self._flusher)
+                roll_on(root, crossing.source, pack)
             else:
                 place = Place(State.READY, crossing.source, pack, found.bucket or "")
                 run_alone(part(root, place), self._flusher)

@@ -24,12 +24,11 @@ from mq.store.archive.ledger import (
     stored_ledgers,
 )
 from mq.store.archive.removed_names import in_blocks, removed_names, without
-from mq.store.archive.settling import settle_removals
 from mq.store.core.root import Root, sweep_unfinished, unlink_if_there
 from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
-from mq.store.disk.replacing import replace_file
+from mq.store.disk.replacing import replace_file, write_over
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.archive import (
     LedgerKind,
@@ -171,7 +170,6 @@ def _enable(root: Root, to: str, now_ms: int) -> Steps[ArchiveMark]:
         raise ValueError("an archive is named by an absolute path")
     with contextlib.suppress(FileExistsError):
         root.files.mkdir(folder)
-    yield Flush(folders=(layout.root,))
     if mark is not None:
         # The process that wrote it may have died before its flush.
         yield Flush(folders=(folder,))
@@ -179,7 +177,6 @@ def _enable(root: Root, to: str, now_ms: int) -> Steps[ArchiveMark]:
     # This archive does not have what a disabled one stored.
     yield from _keep_number(root)
     _forget(root, ledgers(root))
-    yield Flush(folders=(folder,))
     mark = ArchiveMark(to, now_ms)
     written = new_archive_file(layout, "mark")
     yield from replace_file(root.files, written, mark_path(layout), mark.written())
@@ -193,8 +190,8 @@ def _disable(root: Root) -> Steps[bool]:
     was_enabled = is_archived(root)
     yield from _keep_number(root)
     unlink_if_there(root.files, mark_path(layout))
-    yield Flush(folders=(archive_folder(layout),))
     _forget(root, ledgers(root))
+    yield Flush(folders=(archive_folder(layout),))
     return was_enabled
 
 
@@ -221,8 +218,6 @@ def _begin(root: Root, limit: int) -> Steps[ArchiveBatch | None]:
         while block is not None and writer.messages < limit:
             writer.append(block[: limit - writer.messages])
             block = next(blocks, None)
-        # Otherwise a power cut could return an archived message to its queue.
-        yield from settle_removals(root)
         yield from _put(root, writer, name)
     _forget(root, [each for each in known if each.kind is not LedgerKind.STORED])
     return _batch(root, name)
@@ -272,7 +267,7 @@ def _keep_number(root: Root) -> Steps[None]:
     if newest > last_of_disabled(root):
         content = json.dumps({"version": _VERSION, "after": newest}).encode("ascii")
         path = ended_path(root.layout)
-        yield from replace_file(root.files, new_archive_file(root.layout, "ended"), path, content)
+        yield from write_over(root.files, new_archive_file(root.layout, "ended"), path, content)
 
 
 def _newest(root: Root, known: Sequence[LedgerName]) -> int:

@@ -1,25 +1,21 @@
 """Unlinks the messages that stored ledgers of an enabled archive name, and no others.
 
-Each call continues where the last one stopped. The removals of a ledger's messages are on stable
-media, so freeing a key needs no flush. A ledger is unlinked only once all its messages are gone on
-stable media: otherwise a power cut could bring back a message that is not known to be stored.
+Each call continues where the last one stopped. A ledger is unlinked after all its messages: so no
+power cut brings back a message that is not known to be stored.
 """
 
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
 from mq.model.errors import ArchiveUnreadable, BadName
 from mq.store.archive.ledger import OpenLedger, ledgers, stored_ledgers
-from mq.store.archive.settling import settle_unlinks
 from mq.store.core.root import Root, rmdir_if_empty, unlink_if_there
 from mq.store.disk.files import is_gone
 from mq.store.format.archive import (
     LedgerName,
     Removal,
-    archive_folder,
     folder_of,
     ledger_path,
     parse_removed,
@@ -48,7 +44,6 @@ class _Round:
     left: bool = False
     next_ms: int | None = None
     cost_s: float = 0.0
-    is_flushed: bool = False
     is_over: bool = False
 
     def again(self, now_ms: int) -> None:
@@ -117,10 +112,6 @@ class StoredReaping:
             self._note(going.next_ms)
             return
         with OpenLedger(self._root, name) as ledger:
-            if not going.is_flushed:
-                # The process that stored it may have died before its flush.
-                self._root.files.sync_folder(archive_folder(self._root.layout))
-                going.is_flushed = True
             if not going.offset:
                 going.next_ms = None
             began_s = self._root.clock.steady_s()
@@ -135,10 +126,6 @@ class StoredReaping:
             going.is_over = True
             # The newest ledger determines the next batch's number.
             if not is_newest:
-                settle_unlinks(self._root, _folders(ledger.names()))
-                # A newer ledger's name must be durable first: otherwise a number could be used
-                # twice.
-                self._root.files.sync_folder(archive_folder(self._root.layout))
                 unlink_if_there(self._root.files, ledger_path(self._root.layout, name))
 
     def _names(self, ledger: OpenLedger, going: _Round, now_ms: int, are_keyed: bool) -> None:
@@ -218,12 +205,3 @@ class StoredReaping:
     def _note(self, next_ms: int | None) -> None:
         if next_ms is not None:
             self.next_ms = next_ms if self.next_ms is None else min(self.next_ms, next_ms)
-
-
-def _folders(names: Iterator[str]) -> Iterator[str]:
-    """The folders of these names and the folders above them, inner ones first."""
-    for folder, _ in groupby(names, key=folder_of):
-        spot = folder
-        while spot:
-            yield spot
-            spot = folder_of(spot)

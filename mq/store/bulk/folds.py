@@ -22,11 +22,10 @@ from mq.store.core.root import Root, rmdir_if_empty
 from mq.store.core.standing import queue_exists
 from mq.store.core.unserved import mark_of
 from mq.store.disk.files import is_gone
-from mq.store.disk.steps import Flush, Steps
+from mq.store.disk.steps import Steps
 from mq.store.format.pipeline import (
     Attempt,
     Fold,
-    attempt_folder,
     fold_folder,
     staged_path,
     staged_spot,
@@ -61,18 +60,16 @@ def move_folds(
         if go_whole and queue_exists(root, queue):
             moved += yield from _move_whole(root, job, attempt, queue, folds)
         for fold in folds:
-            yield from unfold(root, job, attempt, fold)
+            unfold(root, job, attempt, fold)
     return moved
 
 
-def unfold(root: Root, job: str, attempt: Attempt, fold: Fold) -> Steps[None]:
+def unfold(root: Root, job: str, attempt: Attempt, fold: Fold) -> None:
     """Moves the rest of a fold into the attempt's own folder, and removes the fold. Raises OSError.
-    Durable on return: yes.
+    Durable on return: no.
     """
     folder = fold_folder(root.layout, job, attempt, fold)
-    found = False
     for entry in list(entries_if_there(root.files, folder)):
-        found = True
         with contextlib.suppress(BadName):
             message_id = MessageId.parse(entry.name)
             target = staged_path(root.layout, job, attempt, fold.queue, message_id)
@@ -81,8 +78,6 @@ def unfold(root: Root, job: str, attempt: Attempt, fold: Fold) -> Steps[None]:
             except OSError as error:
                 if not is_gone(error):
                     raise  # If it is there after all, the next try moves it.
-    if found:
-        yield Flush(folders=(attempt_folder(root.layout, job, attempt),))
     rmdir_if_empty(root.files, folder)
 
 

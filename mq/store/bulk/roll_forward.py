@@ -16,7 +16,7 @@ from mq.store.bulk.folds import staged_folds, unfold
 from mq.store.bulk.journal import Journal, journals, read_journal
 from mq.store.bulk.rolling import Rolled, Roller
 from mq.store.bulk.staged import remove_job, staged_entries, staged_names
-from mq.store.core.moves import Move, move, named_status, together
+from mq.store.core.moves import Move, move, named_status
 from mq.store.core.root import Root, rename_once, unlink_if_there
 from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
@@ -110,9 +110,9 @@ def _end(root: Root, name: Key, journal: Journal) -> Steps[None]:
     yield Flush(folders=(layout.journal,))
 
 
-def retire_staged(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
+def retire_staged(root: Root, deleted: frozenset[QueueName]) -> int:
     """Moves committed, still staged messages of these deleted queues to remove/. Returns their
-    number. Durable on return: yes.
+    number. Durable on return: no.
     """
     met = 0
     for name in journals(root):
@@ -120,17 +120,14 @@ def retire_staged(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
         if journal is None or deleted.isdisjoint(journal.queues):
             continue
         for attempt in journal.attempts:
-            met += yield from _retire_attempt(root, journal.job, attempt, deleted)
+            met += _retire_attempt(root, journal.job, attempt, deleted)
     return met
 
 
-def _retire_attempt(
-    root: Root, job: str, attempt: Attempt, deleted: frozenset[QueueName]
-) -> Steps[int]:
+def _retire_attempt(root: Root, job: str, attempt: Attempt, deleted: frozenset[QueueName]) -> int:
     for fold in staged_folds(root, job, attempt):
         if fold.queue in deleted:
-            yield from unfold(root, job, attempt, fold)
-    flushes: dict[Flush, None] = {}
+            unfold(root, job, attempt, fold)
     met = 0
     for _, (queue, message_id) in named(staged_names(root, job, attempt), parse_entry):
         if queue not in deleted:
@@ -138,10 +135,8 @@ def _retire_attempt(
         met += 1
         try:
             spot = staged_spot(job, attempt)
-            flushes[move(root, Move(FORGET, queue, message_id, spot))] = None
+            move(root, Move(FORGET, queue, message_id, spot))
         except OSError as error:
             if not is_gone(error):
                 raise
-    if flushes:
-        yield together(flushes)
     return met

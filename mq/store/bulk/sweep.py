@@ -13,8 +13,6 @@ from mq.store.bulk.roll_forward import roll_all_forward
 from mq.store.bulk.staged import remove_job
 from mq.store.core.root import Root, sweep_unfinished, unlink_if_there
 from mq.store.disk.flush import Flusher
-from mq.store.disk.group import run_alone
-from mq.store.disk.steps import Flush, Steps
 from mq.store.format.pipeline import (
     LEDGER_KEPT_S,
     JournalFile,
@@ -57,7 +55,7 @@ def sweep_bulk(root: Root, flusher: Flusher) -> int:
     """
     moved = roll_all_forward(root, flusher)
     try:
-        run_alone(_sweep_ledger(root), flusher)
+        _sweep_ledger(root)
         _sweep_staging(root)
     except (OSError, MqError) as error:
         _log.warning(
@@ -67,18 +65,14 @@ def sweep_bulk(root: Root, flusher: Flusher) -> int:
     return moved
 
 
-def _sweep_ledger(root: Root) -> Steps[None]:
+def _sweep_ledger(root: Root) -> None:
     """Removes old publish ids and start times, and unfinished files of processes that died."""
-    swept = False
     for name, file in journal_files(root):
         if file is not JournalFile.JOURNAL:
             path = journal_path(root.layout, name, file)
             if _is_older(root, path, LEDGER_KEPT_S):
                 unlink_if_there(root.files, path)
-                swept = True
     sweep_unfinished(root, root.layout.journal)
-    if swept:
-        yield Flush(folders=(root.layout.journal,))
 
 
 def _sweep_staging(root: Root) -> None:

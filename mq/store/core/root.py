@@ -91,9 +91,9 @@ class Hooks:
     """
     sweep: Callable[["Root"], Steps[None]]
     """Under the queues' lock: what a crash has left of deleted queues goes."""
-    retire: Callable[["Root", frozenset[QueueName]], Steps[int]]
+    retire: Callable[["Root", frozenset[QueueName]], int]
     """Moves to remove/ the committed messages of these deleted queues that are in no state yet; how
-    many. Durable on return: yes.
+    many. Durable on return: no.
     """
     is_more_to_come: Callable[["Root"], bool]
     """Whether messages are committed that are in no state yet. Raises OSError."""

@@ -19,7 +19,7 @@ from mq.model.names import Key, MessageId, QueueName
 from mq.store.core.find import ALIVE, is_staged, whereabouts
 from mq.store.core.root import Root
 from mq.store.core.unserved import is_purged
-from mq.store.disk.steps import Flush, Steps
+from mq.store.disk.steps import Steps
 from mq.store.format.layout import Keys, LinkPlace, is_of_keys
 from mq.store.format.walk import entries_if_there, queue_folders
 from mq.store.keys.keyed import is_young
@@ -150,10 +150,9 @@ def give_up_publishes(
 ) -> Steps[frozenset[tuple[QueueName, MessageId]]]:
     """Removes the idempotency keys and firings' links of abandoned publishes, before their files
     leave new/: otherwise these links would claim publishes. Returns the messages that must stay:
-    those whose links could not be removed. Durable on return: yes.
+    those whose links could not be removed. Durable on return: no; the files go after the links.
     """
     kept = set()
-    changed: dict[str, None] = {}
     for kind, queue in itertools.product(_ONCE, {queue for queue, _ in staged}):
         for folder in key_folders_of(root, kind, queue):
             for place, target in links(root, folder):
@@ -162,11 +161,9 @@ def give_up_publishes(
                     continue
                 try:
                     give_up = partial(_give_up, root, place, queue, holder)
-                    if (yield from locked(root, (place,), give_up)):
-                        changed[place.folder] = None
+                    yield from locked(root, (place,), give_up)
                 except (OSError, Busy):
                     kept.add((queue, holder))
-    yield Flush(folders=tuple(changed))
     return frozenset(kept)
 
 

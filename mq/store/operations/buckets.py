@@ -1,5 +1,4 @@
-"""Removes empty buckets. Moves out of a bucket are flushed first: a power cut could not undo them
-into a missing bucket.
+"""Removes empty buckets.
 
 PROTOCOL.md, "Buckets", has the steps and what a crash after each leaves.
 """
@@ -8,45 +7,31 @@ import os
 from collections.abc import Iterable
 
 from mq.store.core.root import Root, rmdir_if_empty
-from mq.store.disk.steps import Flush, Steps
 from mq.store.format.bucket_names import parse_bucket
 from mq.store.format.walk import Folder, buckets, entries_if_there, is_settled
 
 
-def drop_buckets(root: Root, empty: Iterable[str]) -> Steps[int]:
+def drop_buckets(root: Root, empty: Iterable[str]) -> int:
     """Removes the empty folders among these, inner ones first. Returns their number. Keeps buckets
-    that may be written to now, or were a moment ago. Raises OSError.
+    that may be written to now, or were a moment ago. Blocking. Raises OSError.
 
     Durable on return: no; a folder that a crash brings back is empty.
     """
-    mtimes_ns = {}
-    for path in empty:
-        status = root.files.status(path)
-        if status is not None and is_settled(status, root.now_ms()) and _is_past(root, path):
-            mtimes_ns[path] = status.st_mtime_ns
-    if not mtimes_ns:
-        return 0
-    layout = root.layout
-    yield Flush(folders=(layout.remove, layout.delay, *mtimes_ns))
-    dropped = 0
-    for path, mtime_ns in mtimes_ns.items():
-        status = root.files.status(path)
-        # A message that came and left meanwhile may not be flushed.
-        if status is not None and status.st_mtime_ns == mtime_ns:
-            dropped += rmdir_if_empty(root.files, path)
-    return dropped
+    # Before the first goes: a folder's removal changes the one above it.
+    old = [path for path in empty if _is_settled(root, path)]
+    return sum(rmdir_if_empty(root.files, path) for path in old)
 
 
-def sweep_buckets(root: Root, folder: str) -> Steps[bool]:
-    """Removes the empty buckets of a folder. Returns whether none are left. Raises OSError. Durable
-    on return: no.
+def sweep_buckets(root: Root, folder: str) -> bool:
+    """Removes the empty buckets of a folder. Returns whether none are left. Blocking. Raises
+    OSError. Durable on return: no.
 
     Does not list the backlog: it stops listing a bucket at the first message, and empty folders
     below a bucket wait until the bucket has no messages of its own.
     """
     found = list(buckets(root.files, folder))
     empty = [path for bucket in found for path in _empty_folders(root, bucket)]
-    dropped = yield from drop_buckets(root, empty)
+    dropped = drop_buckets(root, empty)
     return dropped == len(empty) and {bucket.path for bucket in found} <= set(empty)
 
 
@@ -64,6 +49,11 @@ def _empty_folders(root: Root, bucket: Folder) -> list[str]:
 
 def _is_empty(root: Root, path: str) -> bool:
     return next(entries_if_there(root.files, path), None) is None
+
+
+def _is_settled(root: Root, path: str) -> bool:
+    status = root.files.status(path)
+    return status is not None and is_settled(status, root.now_ms()) and _is_past(root, path)
 
 
 def _is_past(root: Root, path: str) -> bool:

@@ -154,7 +154,7 @@ def delete_queue(
         return True
 
 
-def retire_delayed(root: Root, queue: QueueName) -> Steps[int]:
+def retire_delayed(root: Root, queue: QueueName) -> int:
     """Moves a deleted queue's messages in delay/ and in leases to remove/. Returns their number.
     Does nothing if the queue exists or was never deleted. Raises Busy. Durable on return: no; what
     comes back is out of reach as before.
@@ -162,7 +162,7 @@ def retire_delayed(root: Root, queue: QueueName) -> Steps[int]:
     with queues_locked(root):
         if queue_exists(root, queue) or not _has_tombstone(root, queue):
             return 0
-        return (yield from _retire_pass(root, frozenset({queue})))
+        return _retire_pass(root, frozenset({queue}))
 
 
 def sweep_tombstones(root: Root, limit: int | None = None) -> Steps[int]:
@@ -178,7 +178,7 @@ def sweep_tombstones(root: Root, limit: int | None = None) -> Steps[int]:
         deleted = frozenset(queue for queue in standing if not queue_exists(root, queue))
         for queue in sorted(deleted):
             yield from _mark_buried(root, queue)
-        retired = (yield from _retire_pass(root, deleted, limit)) if deleted else 0
+        retired = _retire_pass(root, deleted, limit) if deleted else 0
         yield from root.hooks.sweep(root)
         for queue, since_ms in standing.items():
             is_old = root.has_aged(since_ms, TOMBSTONE_KEPT_S)
@@ -270,7 +270,7 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
     # A pack that is being parted comes back to delay/ once, as its items, behind a pass.
     wanted, empty = 2 if has_packs(root) else 1, 0
     for _ in range(RETIRE_PASSES_MAX):
-        met = yield from _retire_pass(root, frozenset({queue}))
+        met = _retire_pass(root, frozenset({queue}))
         empty = 0 if met else empty + 1
         if empty == wanted:
             break
@@ -290,13 +290,13 @@ def _mark_buried(root: Root, queue: QueueName) -> Steps[None]:
         yield from mark_deleted(root, queue, MessageId.parse(uuid.decode("ascii", "replace")).uuid)
 
 
-def _retire_pass(root: Root, deleted: frozenset[QueueName], limit: int | None = None) -> Steps[int]:
+def _retire_pass(root: Root, deleted: frozenset[QueueName], limit: int | None = None) -> int:
     """Moves messages of these queues in delay/, in leases and in bulk publishes to remove/, or
     `limit` of them. Returns the number of names that it met. Durable on return: no. Where the next
     queue of the name outlasts a power cut, so do these earlier moves.
     """
     # First, since a roll-forward may still move messages to delay/.
-    met = yield from root.hooks.retire(root, deleted)
+    met = root.hooks.retire(root, deleted)
     # Leases first: then no message is released to the missing queue meanwhile.
     leased = walk_spots(root.files, root.layout.leases, root.places.leases.spots())
     delayed = walk(root.files, root.layout.delay)

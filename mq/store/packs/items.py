@@ -27,10 +27,10 @@ _TRIES_MAX: Final = 4
 _LIKELY: Final = 2
 
 
-def find_item(root: Root, queue: QueueName, item: MessageId) -> Steps[Place | None]:
+def find_item(root: Root, queue: QueueName, item: MessageId) -> Place | None:
     """Where an item is: the place of its pack (`place.id.items` > 0), or of its own file. None:
     it is in no place of a message that was published and not removed. Rolls a parted pack forward
-    first. Flushes nothing else: the place is an answer for reads only.
+    first. Flushes nothing: the place is an answer for reads only. Blocking.
     """
     pack = item.pack()
     if not item.is_possible:
@@ -39,7 +39,7 @@ def find_item(root: Root, queue: QueueName, item: MessageId) -> Steps[Place | No
         return own
     if (place := _place(root, queue, pack)) is not None:
         return place
-    yield from roll_on(root, queue, pack)
+    roll_on(root, queue, pack)
     # The pack may have come back behind the first look.
     return _place(root, queue, item) or _place(root, queue, pack)
 
@@ -69,7 +69,7 @@ def units(
     for _ in range(_TRIES_MAX):
         place = _place(root, queue, pack)
         if place is None:
-            yield from roll_on(root, queue, pack)
+            roll_on(root, queue, pack)
             if _place(root, queue, pack) is not None:
                 continue
             is_kept = whereabouts(root, queue, pack) is State.REMOVED

@@ -77,7 +77,7 @@ def part(root: Root, place: Place) -> Steps[list[MessageId] | None]:
     with contextlib.suppress(FileNotFoundError):  # The queue was deleted; or another process is on.
         yield flush
     root.history.record(place.queue, Event.PARTED, place.id, receives)
-    yield from roll_try_on(root, tried, staged.items)
+    roll_try_on(root, tried, staged.items)
     return staged.items
 
 
@@ -116,7 +116,7 @@ class _Staged:
         self._failures = read_failures(root, tried.pack)
 
     def write(self, contents: _Contents) -> Steps[None]:
-        """Durable on return: yes."""
+        """Durable on return: the files' contents."""
         root, layout, each_has = self._root, self._root.layout, 2 if self._failures else 1
         root.space.claim(contents.size, inodes=each_has * len(self.items) + 1)
         for folder in (parts(layout), self._try.folder(layout)):
@@ -128,19 +128,12 @@ class _Staged:
             try:
                 for item, body in named[start : start + GROUP_OPERATIONS_MAX]:
                     self._write(item, contents.head + body, opened)
-                is_last = start + GROUP_OPERATIONS_MAX >= len(named) and not self._failures
-                yield (self._way() if is_last else Flush())._replace(files=tuple(opened))
+                yield Flush(files=tuple(opened))
             finally:
                 for descriptor in opened:
                     root.files.close(descriptor)
         if self._failures:
-            yield from self._place_failures()
-            yield self._way()
-
-    def _way(self) -> Flush:
-        """What leads to the files."""
-        layout = self._root.layout
-        return Flush(folders=(self._try.folder(layout), parts(layout)))
+            self._place_failures()
 
     def drop(self) -> None:
         """Removes its files; one that stays is never delivered, and is swept."""
@@ -165,12 +158,10 @@ class _Staged:
             )
             files.write(descriptor, "".join(f"{line}\n" for line in lines).encode())
 
-    def _place_failures(self) -> Steps[None]:
-        folder = self._root.layout.failure(self._try.pack)[0]
+    def _place_failures(self) -> None:
         for item in self.items:
             _, path, written = self._root.layout.failure(item)
             self._root.files.rename(written, path)
-        yield Flush(folders=(folder,))
 
 
 def _commit(root: Root, tried: Try, place: Place) -> Flush | None:

@@ -2,9 +2,7 @@
 
 After the commit the parting is a fact, so each step must be repeatable by any process after a crash
 anywhere, and several may be at it. An item that is in the try's folder has not been moved; a
-missing one has, perhaps by a process that died before its flush, as may the one that committed. So
-the pack's place in the folder, and its absence elsewhere, are made durable before an item moves;
-and all places that items went to before the pack goes.
+missing one has. The pack goes last. Nothing is flushed: an item counts, wherever it is by then.
 """
 
 import contextlib
@@ -18,20 +16,15 @@ from mq.model.log import logger
 from mq.model.names import MessageId, QueueName
 from mq.store.core.moves import (
     Move,
-    folders_of,
     make_buckets,
     message_status,
     move,
-    together,
 )
 from mq.store.core.packed import is_committed
 from mq.store.core.root import Root, rmdir_if_empty, unlink_if_there
 from mq.store.core.standing import queue_exists
 from mq.store.core.unserved import mark_of
 from mq.store.disk.files import is_gone
-from mq.store.disk.flush import Flusher
-from mq.store.disk.group import run_alone
-from mq.store.disk.steps import Flush, Steps
 from mq.store.format.layout import parse_entry
 from mq.store.format.packs import Try, tries, tries_of
 from mq.store.format.walk import entries_if_there, named
@@ -40,51 +33,51 @@ from mq.store.operations.fetch import sources_of
 _log = logger("mq.packs")
 
 
-def roll_on(root: Root, queue: QueueName, pack: MessageId) -> Steps[bool]:
+def roll_on(root: Root, queue: QueueName, pack: MessageId) -> bool:
     """Moves the items of the pack to their places, if it is parted and they are not there yet:
-    a process may have died before. False: it is not parted, or all are there. Raises Busy,
-    OSError, Unavailable. Durable on return: yes.
+    a process may have died before. False: it is not parted, or all are there. Blocking. Raises
+    Busy, OSError, Unavailable. Durable on return: no.
     """
     rolled = False
     for tried in tries_of(root.layout, root.files, queue, pack):
-        rolled = (yield from _roll_found(root, tried)) or rolled
+        rolled = _roll_found(root, tried) or rolled
     return rolled
 
 
-def roll_all_on(root: Root, flusher: Flusher) -> int:
+def roll_all_on(root: Root) -> int:
     """Does so for all packs of the root. Returns how many; blocking. Logs failures; the next call
     tries again.
     """
     rolled = 0
     for tried in list(tries(root.layout, root.files)):
         try:
-            rolled += run_alone(_roll_found(root, tried), flusher)
+            rolled += _roll_found(root, tried)
         except (OSError, MqError) as error:
             fields = {"pack": tried.pack.text, "error": repr(error)}
             _log.warning("a parted pack is not rolled forward yet", extra={"fields": fields})
     return rolled
 
 
-def sweep_packs(root: Root, flusher: Flusher) -> int:
+def sweep_packs(root: Root) -> int:
     """Rolls parted packs forward, and gives up tries that did not end. Returns how many; blocking.
     Raises OSError.
     """
-    rolled = roll_all_on(root, flusher)
+    rolled = roll_all_on(root)
     if rolled:
         _log.info("parted packs were rolled forward", extra={"fields": {"count": rolled}})
     return rolled + sweep_tries(root)
 
 
-def roll_ready_on(root: Root, queue: QueueName) -> Steps[bool]:
+def roll_ready_on(root: Root, queue: QueueName) -> bool:
     """Moves items of the queue's parted packs that are ready to their places. Whether there were
-    some, or another process parts a ready pack just now. Raises Busy, OSError, Unavailable. Durable
-    on return: yes.
+    some, or another process parts a ready pack just now. Blocking. Raises Busy, OSError,
+    Unavailable. Durable on return: no.
     """
     is_any = False
     for tried in list(tries(root.layout, root.files)):
         if tried.queue != queue or tried.state is not State.READY:
             continue
-        if (yield from _roll_found(root, tried)):
+        if _roll_found(root, tried):
             is_any = True
         elif not tried.is_given_up:
             of_pack = (
@@ -100,17 +93,15 @@ def is_any_parted(root: Root) -> bool:
     return any(True for _ in tries(root.layout, root.files))
 
 
-def retire_parted(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
+def retire_parted(root: Root, deleted: frozenset[QueueName]) -> int:
     """Moves the items of parted packs of these deleted queues that are in no state yet to
-    remove/. Returns their number. Durable on return: yes.
+    remove/. Returns their number. Durable on return: no.
     """
     met = 0
     for tried in list(tries(root.layout, root.files)):
         if tried.queue in deleted and is_committed(root, tried):
             met += len(_items_left(root, tried)) + 1
-            yield from _settle(root, tried)
             _take_away(root, tried, _items_left(root, tried))
-            yield from _flush_ends(root, tried)
             _end(root, tried)
     return met
 
@@ -142,11 +133,10 @@ def sweep_tries(root: Root) -> int:
     return swept
 
 
-def roll_try_on(root: Root, tried: Try, fresh: Sequence[MessageId] | None = None) -> Steps[bool]:
-    """Moves the items of a committed try to their places and ends it, once the commit is durable.
-    `fresh`: all of them, for the process that committed; None: those that are there. False: its
-    queue is missing and was not deleted, so they stay. Raises Busy, OSError, Unavailable. Durable
-    on return: yes.
+def roll_try_on(root: Root, tried: Try, fresh: Sequence[MessageId] | None = None) -> bool:
+    """Moves the items of a committed try to their places and ends it. `fresh`: all of them, for the
+    process that committed; None: those that are there. False: its queue is missing and was not
+    deleted, so they stay. Raises Busy, OSError, Unavailable. Durable on return: no.
     """
     queue = tried.queue
     ids = _items_left(root, tried) if fresh is None else fresh
@@ -157,42 +147,20 @@ def roll_try_on(root: Root, tried: Try, fresh: Sequence[MessageId] | None = None
         _take_away(root, tried, ids)
         moved = False
     else:
-        moved = yield from _move(root, tried, ids)
-    if fresh is None or not moved:
-        # Before the flush: what another process moves behind it may not be durable.
-        if _items_left(root, tried):
-            raise Busy("items of a parted pack are not in their places yet")
-        yield from _flush_ends(root, tried)
+        moved = _move(root, tried, ids)
+    if (fresh is None or not moved) and _items_left(root, tried):
+        raise Busy("items of a parted pack are not in their places yet")
     _end(root, tried)
     return True
 
 
-def _roll_found(root: Root, tried: Try) -> Steps[bool]:
-    if not (yield from _settle(root, tried)):
-        return False
-    return (yield from roll_try_on(root, tried))
+def _roll_found(root: Root, tried: Try) -> bool:
+    return is_committed(root, tried) and roll_try_on(root, tried)
 
 
-def _settle(root: Root, tried: Try) -> Steps[bool]:
-    """Makes the commit durable: the process that committed may have died before its flush. False:
-    it is not committed, or ended.
-    """
-    layout, queue, pack = root.layout, tried.queue, tried.pack
-    path = tried.pack_path(layout)
-    status = message_status(root, path)
-    if status is None:
-        return False
-    if len(_items_left(root, tried)) < pack.items:
-        # Who moved one had flushed this before. Now their places have to be flushed first.
-        return True
-    with contextlib.suppress(FileNotFoundError):  # A queue that was deleted; or it has ended.
-        yield Flush(folders=(tried.folder(layout), layout.delay, layout.queue(queue)))
-    return True
-
-
-def _move(root: Root, tried: Try, ids: Sequence[MessageId]) -> Steps[bool]:
-    """Moves items to their places. Durable on return: yes. False, and not durable: some were moved
-    by another process, or their queue was deleted meanwhile.
+def _move(root: Root, tried: Try, ids: Sequence[MessageId]) -> bool:
+    """Moves items to their places. False: some were moved by another process, or their queue was
+    deleted meanwhile. Durable on return: no.
     """
     layout, queue, transition = root.layout, tried.queue, _transition(tried)
     targets = root.places.targets(transition.target, queue, ids)
@@ -212,16 +180,7 @@ def _move(root: Root, tried: Try, ids: Sequence[MessageId]) -> Steps[bool]:
         if root.files.status(tried.item_path(layout, item)) is not None:
             with contextlib.suppress(FileNotFoundError):  # The queue was deleted meanwhile.
                 move(root, Move(transition, queue, item, tried.spot))
-    if left:
-        return False
-    flushes = dict.fromkeys(
-        folders_of(root, transition, (queue, tried.spot), (queue, bucket)) for bucket in targets
-    )
-    try:
-        yield together(flushes)
-    except FileNotFoundError:  # A bucket whose messages have gone on, or the queue was deleted.
-        return False
-    return True
+    return not left
 
 
 def _take_away(root: Root, tried: Try, ids: Sequence[MessageId]) -> None:
@@ -232,16 +191,6 @@ def _take_away(root: Root, tried: Try, ids: Sequence[MessageId]) -> None:
         except OSError as error:
             if not is_gone(error):
                 raise
-
-
-def _flush_ends(root: Root, tried: Try) -> Steps[None]:
-    """Flushes all places that items may have gone to, by whichever process, then the folder that
-    they left.
-    """
-    layout = root.layout
-    yield Flush(folders=(layout.delay, layout.remove))
-    with contextlib.suppress(FileNotFoundError):  # Another process has ended the try.
-        yield Flush(folders=(tried.folder(layout),))
 
 
 def _end(root: Root, tried: Try) -> None:

@@ -14,7 +14,7 @@ from mq.model.totals import Row, summed
 from mq.store.core.root import Root, sweep_unfinished, unlink_if_there
 from mq.store.core.standing import queue_exists
 from mq.store.disk.replacing import replace_file
-from mq.store.disk.steps import Flush, Steps
+from mq.store.disk.steps import Steps
 from mq.store.format.totals import (
     is_counts,
     new_totals_file,
@@ -49,8 +49,6 @@ def fold_totals(root: Root) -> Steps[int]:
         if not files.lock(descriptor):
             raise Busy("another process folds totals")
         there = _listed(root)
-        # Flush earlier removals before the sums forget the files' names.
-        yield Flush(folders=(folder,))
         found = _read(root, there[:TOTALS_FOLDED_MAX])
         for sums in sorted({sums_name(queue) for rows in found.values() for queue in rows}):
             before = read_totals_file(root, sums) or b""

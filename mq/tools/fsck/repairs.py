@@ -216,7 +216,7 @@ def _journal(root: Root, flusher: Flusher, violation: Violation) -> str | None:
 
 def _parted(root: Root, flusher: Flusher, violation: Violation) -> str | None:
     spot = _spot(violation)
-    rolled = run_alone(roll_on(root, spot.queue, spot.id), flusher)
+    rolled = roll_on(root, spot.queue, spot.id)
     return "rolled forward" if rolled else None
 
 

@@ -157,7 +157,7 @@ async def extend_all(at: At) -> None:
 async def roll_two(at: At, is_later: bool = False) -> None:
     root, _ = committed(at, is_later=is_later)
     at.watch()
-    assert roll_all_on(root, at.flusher()) == 1
+    assert roll_all_on(root) == 1
 
 
 @plays("part a pack: roll two forward to a bucket, of a queue with a sideline")
@@ -166,7 +166,7 @@ async def roll_to_bucket(at: At) -> None:
     dies(at, root, pack)
     root = at.opened(1)
     at.watch()
-    assert roll_all_on(root, at.flusher()) == 1
+    assert roll_all_on(root) == 1
 
 
 @plays("part a pack: roll two forward of which another has moved one")
@@ -177,7 +177,7 @@ async def roll_one(at: At) -> None:
     ready = root.layout.path(State.READY, QUEUE, first)
     Path(tried.item_path(root.layout, first)).rename(ready)
     at.watch()
-    assert roll_all_on(root, at.flusher()) == 1
+    assert roll_all_on(root) == 1
 
 
 @plays("part a pack: roll two forward that were purged")
@@ -189,7 +189,7 @@ async def roll_purged(at: At, folder_max: int = 10_000) -> None:
         at.crowd("remove")
         root = at.opened(1)
     at.watch()
-    assert roll_all_on(root, at.flusher()) == 1
+    assert roll_all_on(root) == 1
 
 
 @plays("part a pack: create a queue anew for which one is parted")

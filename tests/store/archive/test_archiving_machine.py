@@ -161,7 +161,7 @@ class Archiving(RuleBasedStateMachine):
     def delete_a_queue(self, count: int) -> None:
         self.place.publish(count, OTHER)
         self.place.delete(OTHER)
-        self.place.run(retire_delayed(self.root, OTHER))
+        retire_delayed(self.root, OTHER)
         self.place.make_queue(OTHER)
 
     @rule(count=st.integers(1, 4))

@@ -169,7 +169,7 @@ def test_a_mark_that_is_gone_hides_nothing(
 
 def remade(place: LeasingRoot, wanted: WantedShape) -> None:
     done(delete_queue(place.root, QUEUE, place.uuids.next()))
-    done(retire_delayed(place.root, QUEUE))
+    retire_delayed(place.root, QUEUE)
     try:
         done(create_queue(place.root, QUEUE, wanted))
     except ShapeUnsettled as error:

@@ -206,9 +206,9 @@ def test_what_died_after_the_commit_is_rolled_forward(
     with pytest.raises(Busy):
         place.run(remove(place.root, QUEUE, pack.item(3)))
     if way == "roll all":
-        assert roll_all_on(place.root, place.flusher) == 1
+        assert roll_all_on(place.root) == 1
     elif way == "find":
-        found = place.run(find_item(place.root, QUEUE, pack.item(3)))
+        found = find_item(place.root, QUEUE, pack.item(3))
         assert found is not None
         assert (found.id, found.state) == (pack.item(3), state)
     elif way == "units":
@@ -216,7 +216,7 @@ def test_what_died_after_the_commit_is_rolled_forward(
         assert place.run(units(place.root, QUEUE, ids)) == ids
     else:
         place.run(delete_queue(place.root, QUEUE, place.uuids.next()))
-        moved = place.run(retire_parted(place.root, frozenset({QUEUE})))
+        moved = retire_parted(place.root, frozenset({QUEUE}))
         assert moved == 3
         place.run(create_queue(place.root, QUEUE))
         for each in pack.all_items():
@@ -226,7 +226,7 @@ def test_what_died_after_the_commit_is_rolled_forward(
     assert_apart(place, pack, state)
 
 
-@pytest.mark.parametrize("call", ["rename", "unlink", "sync_folder"])
+@pytest.mark.parametrize("call", ["rename", "unlink"])
 def test_two_processes_move_the_items_at_once(place: LeasingRoot, files: Met, call: str) -> None:
     """Another process does the rest meanwhile, and a consumer has an item by then."""
     pack = packed(place)
@@ -234,15 +234,13 @@ def test_two_processes_move_the_items_at_once(place: LeasingRoot, files: Met, ca
     taken: list[MessageId] = []
 
     def goes_on() -> None:
-        assert roll_all_on(other.root, other.flusher) == 1
+        assert roll_all_on(other.root) == 1
         assert other.run(fetch(other.root, QUEUE, pack.item(3), 30)) is not None
         assert other.run(remove(other.root, QUEUE, pack.item(2))) is True
         taken.append(pack.item(3))
 
-    where = {"rename": f"q:{pack.item(2).text}", "sync_folder": ".ready"}
-    files.before(call, where.get(call, f"q:{pack.text}"), goes_on)
-    if call == "sync_folder":  # The second one, behind the commit.
-        files.before(call, ".ready", lambda: files.before(call, ".ready", goes_on))
+    where = {"rename": f"q:{pack.item(2).text}", "unlink": f"q:{pack.text}"}
+    files.before(call, where[call], goes_on)
     parted(place, pack)
     assert taken
     assert at(place, pack.item(1)).state is State.READY
@@ -265,16 +263,16 @@ def test_items_stay_where_their_queue_is_missing_and_was_not_deleted(place: Leas
     pack = committed(place)
     queue, aside = place.top / "queues" / "q", place.top.parent / "aside"
     queue.rename(aside)
-    assert roll_all_on(place.root, place.flusher) == 0
+    assert roll_all_on(place.root) == 0
     aside.rename(queue)
-    assert roll_all_on(place.root, place.flusher) == 1
+    assert roll_all_on(place.root) == 1
     assert_apart(place, pack, State.READY)
 
 
 def test_items_of_a_deleted_queue_are_removed(place: LeasingRoot) -> None:
     pack = committed(place)
     place.run(delete_queue(place.root, QUEUE, place.uuids.next()))
-    assert roll_all_on(place.root, place.flusher) == 1
+    assert roll_all_on(place.root) == 1
     assert whereabouts(place.root, QUEUE, pack.item(2)) is State.REMOVED
 
 
@@ -283,7 +281,7 @@ def test_a_try_of_a_deleted_queue_that_did_not_commit_is_not_taken(place: Leasin
     steps = part(place.root, at(place, pack))
     next(steps)
     place.run(delete_queue(place.root, QUEUE, place.uuids.next()))
-    assert place.run(retire_parted(place.root, frozenset({QUEUE}))) == 0
+    assert retire_parted(place.root, frozenset({QUEUE})) == 0
     steps.close()
     assert whereabouts(place.root, QUEUE, pack.item(1)) is None
     assert not is_any_parted(place.root)
@@ -344,7 +342,7 @@ def test_what_goes_before_a_item_comes_is_made_or_met_again(
         return
     with pytest.raises(Busy):
         parted(place, pack)
-    assert roll_all_on(place.root, place.flusher) == 1
+    assert roll_all_on(place.root) == 1
     assert whereabouts(place.root, QUEUE, pack.item(2)) is State.REMOVED
 
 
@@ -360,7 +358,7 @@ def test_a_queue_made_anew_has_nothing_of_a_pack_that_was_parted_between_two_loo
     place.run(create_queue(place.root, QUEUE))
     with contextlib.suppress(StopIteration):
         steps.send(None)
-    roll_all_on(place.root, place.flusher)
+    roll_all_on(place.root)
     assert not is_any_parted(place.root)
     assert [place_of(place.root, QUEUE, each) for each in pack.all_items()] == [None] * 3
 
@@ -402,7 +400,7 @@ def make_anew(place: LeasingRoot) -> None:
 def assert_gone(place: LeasingRoot, pack: MessageId, said: object) -> None:
     """Of a pack of the deleted queue nothing comes to the queue, once it is made."""
     place.run(create_queue(place.root, QUEUE))
-    roll_all_on(place.root, place.flusher)
+    roll_all_on(place.root)
     found = [place_of(place.root, QUEUE, each) for each in (pack, *pack.all_items())]
     assert found == [None] * 4, said
 
@@ -477,7 +475,7 @@ def test_items_on_their_way_are_in_flight(place: LeasingRoot) -> None:
     steps.send(None)
     assert is_any_in_flight(place.root, QUEUE)
     steps.close()
-    roll_all_on(place.root, place.flusher)
+    roll_all_on(place.root)
     assert not is_any_in_flight(place.root, QUEUE)
 
 
@@ -517,7 +515,7 @@ def test_a_commit_by_the_old_name_is_found(place: LeasingRoot) -> None:
     other = LeasingRoot(place.top)
     other.clock.advance(FORGOTTEN_AFTER_S + 1)
     assert sweep_tries(other.root) == 0
-    assert roll_all_on(place.root, place.flusher) == 1
+    assert roll_all_on(place.root) == 1
     assert at(place, pack.item(1)).state is here.state
 
 
@@ -541,13 +539,13 @@ def test_of_two_names_one_is_left(place: LeasingRoot, files: Met, is_linked: str
         )
         os.link(tried.pack_path(place.root.layout), path)
         assert place.run(fetch(place.root, QUEUE, pack, 30)) is None
-        assert roll_all_on(place.root, place.flusher) == 1
+        assert roll_all_on(place.root) == 1
         assert_apart(place, pack, State.READY)
     else:
         first = at(place, pack.item(1)).path(place.root.layout)
         os.link(first, tried.item_path(place.root.layout, pack.item(1)))
         assert place.run(fetch(place.root, QUEUE, pack.item(1), 30)) is not None
-        assert roll_all_on(place.root, place.flusher) == 1
+        assert roll_all_on(place.root) == 1
         assert at(place, pack.item(1)).state is State.DELAYED
         assert at(place, pack.item(2)).state is State.READY
 
@@ -608,7 +606,7 @@ def test_every_call_may_fail_once(tmp_path: Path, state: State, code: int) -> No
         said = f"{fault} of {state}"
         assert files.open_paths() == [], said
         assert not is_known or place_of(place.root, QUEUE, pack) is None, said
-        roll_all_on(place.root, flusher)
+        roll_all_on(place.root)
         if place_of(place.root, QUEUE, pack) is not None:
             parted(place, pack)
         for _ in range(2):
@@ -667,5 +665,5 @@ def test_a_mount_that_remembers_an_absent_name_loses_no_item(
             lambda path: None if ".parts/" in path and path.endswith(hidden) else status(path),
         )
         assert place.run(part(place.root, at(place, pack))) is None
-    assert roll_all_on(place.root, place.flusher) == 1
+    assert roll_all_on(place.root) == 1
     assert_apart(place, pack, State.READY)

@@ -214,7 +214,7 @@ def test_a_deleted_queue_takes_its_packs_along(place: Place) -> None:
     place.ready(3)
     place.put(Written(4, State.DELAYED, 0, QUEUE, 1, False))
     place.run(delete_queue(place.root, QUEUE, place.uuids.next()))
-    place.run(retire_delayed(place.root, QUEUE))
+    retire_delayed(place.root, QUEUE)
     assert audit(place.root).messages[State.REMOVED] == 7
     place.make_queue(QUEUE)
     assert count(Census(place.root), QUEUE).ready == 0
