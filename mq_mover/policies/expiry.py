@@ -181,7 +181,7 @@ class QueueExpiry(Policy):
         _log.info("deleted an expired queue", extra={"fields": {"queue": queue.text}})
         try:
             retire_delayed(self.root, queue)
-        except MqError as error:
+        except (MqError, OSError) as error:
             _tell("could not remove a deleted queue's messages from delay/ yet", queue, error)
         return True
 

@@ -142,7 +142,7 @@ async def enable_what_another_enabled(on: Stage) -> None:
 
     def enable_and_die(root: Root, flusher: Flusher) -> None:
         with pytest.raises(_Cut):
-            enable(root, _CutShort(flusher, 3), TO, root.now_ms())
+            enable(root, _CutShort(flusher, 1), TO, root.now_ms())
 
     await on.other(enable_and_die)
     await _enabled(on)
@@ -159,7 +159,7 @@ async def go_on_with_what_another_began(on: Stage) -> None:
 
     def begin(root: Root, flusher: Flusher) -> None:
         with pytest.raises(_Cut):
-            begin_batch(root, _CutShort(flusher, 2), 100)
+            begin_batch(root, _CutShort(flusher, 1), 100)
 
     def go_on(root: Root, flusher: Flusher) -> None:
         batch = unfinished_batch(root)

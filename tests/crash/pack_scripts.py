@@ -34,8 +34,6 @@ from mq.store.packs.rolling import roll_all_on
 QUEUE = QueueName(ORDERS)
 SIDELINE = QUEUE.sideline()
 # What `part` asks to be flushed, from 0: files, the rename, buckets, items.
-BEFORE_THE_COMMIT_IS_FLUSHED = 1
-BEFORE_ITEMS_ARE_FLUSHED = 2
 
 Work = Callable[["_Packs"], object]
 
@@ -85,13 +83,11 @@ class _Packs:
     def part(self, pack: MessageId, queue: QueueName = QUEUE) -> None:
         assert self.run(part(self.root, self.place(pack, queue))) == pack.all_items()
 
-    def dies(self, pack: MessageId, flushes: int, queue: QueueName = QUEUE) -> None:
-        """Parts the pack up to a flush, and dies before it."""
+    def dies(self, pack: MessageId, queue: QueueName = QUEUE) -> None:
+        """Parts the pack, and dies before it flushes that."""
         steps: Steps[object] = part(self.root, self.place(pack, queue))
-        flush = next(steps)
-        for _ in range(flushes):
-            assert not self.flusher.flush({0: flush})
-            flush = steps.send(None)
+        assert not self.flusher.flush({0: next(steps)})
+        steps.send(None)
         steps.close()
 
     def delete(self, ids: list[MessageId], queue: QueueName = QUEUE) -> None:
@@ -223,36 +219,30 @@ async def part_in_the_sideline(on: Stage) -> None:
     await _work(on, work)
 
 
-async def _died(on: Stage, flushes: int, due_in_s: float = 0) -> MessageId:
+async def _died(on: Stage, due_in_s: float = 0) -> MessageId:
     pack = await _packed(on, due_in_s=due_in_s)
-    await _work(on, lambda by: by.dies(pack, flushes))
+    await _work(on, lambda by: by.dies(pack))
     return pack
 
 
 @script(FLAT, BUCKETS)
 async def delete_what_another_parted(on: Stage) -> None:
     """Which died before it flushed that."""
-    pack = await _died(on, BEFORE_THE_COMMIT_IS_FLUSHED)
+    pack = await _died(on)
     await _work(on, lambda by: by.delete([pack.item(2)]))
 
 
 @script(FLAT, BUCKETS)
 async def delete_what_another_parted_for_later(on: Stage) -> None:
-    pack = await _died(on, BEFORE_THE_COMMIT_IS_FLUSHED, SOON_S)
-    await _work(on, lambda by: by.delete([pack.item(2)]))
-
-
-@script(FLAT, BUCKETS)
-async def delete_what_another_moved(on: Stage) -> None:
-    """Which died before it flushed the items."""
-    pack = await _died(on, BEFORE_ITEMS_ARE_FLUSHED)
+    pack = await _died(on, SOON_S)
     await _work(on, lambda by: by.delete([pack.item(2)]))
 
 
 @script(FLAT, BUCKETS)
 async def fetch_what_another_moved(on: Stage) -> None:
     """Where there are two packs, the first one is parted by the fetch."""
-    pack = await _died(on, BEFORE_ITEMS_ARE_FLUSHED)
+    pack = await _died(on)
+    await _work(on, lambda by: roll_all_on(by.root))
     is_first = MessageId.parse(await on.fetched()).pack() == pack
     assert is_first == (on.folder_max == FLAT)
 
@@ -263,7 +253,7 @@ async def roll_forward_what_another_moved(on: Stage) -> None:
     pack = await _packed(on, items=3)
 
     def work(by: _Packs) -> None:
-        by.dies(pack, BEFORE_THE_COMMIT_IS_FLUSHED)
+        by.dies(pack)
         (tried,) = tries(by.root.layout, by.root.files)
         first = pack.item(1)
         os.rename(
@@ -278,7 +268,7 @@ async def roll_forward_what_another_moved(on: Stage) -> None:
 
 @script(FLAT, BUCKETS)
 async def purge_what_is_being_parted(on: Stage) -> None:
-    pack = await _died(on, BEFORE_THE_COMMIT_IS_FLUSHED)
+    pack = await _died(on)
 
     def work(by: _Packs) -> None:
         by.mark("purge_asked", queue=ORDERS)
@@ -293,7 +283,7 @@ async def purge_what_is_being_parted(on: Stage) -> None:
 @script(FLAT, BUCKETS)
 async def drop_the_queue_of_what_is_being_parted(on: Stage) -> None:
     """And make it again."""
-    await _died(on, BEFORE_THE_COMMIT_IS_FLUSHED, SOON_S)
+    await _died(on, SOON_S)
 
     def work(by: _Packs) -> None:
         by.mark("drop_asked", queue=ORDERS)

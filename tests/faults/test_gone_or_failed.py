@@ -219,19 +219,6 @@ def test_a_lease_is_given_back_to_no_bucket_that_could_not_be_made(
         place.run(release(place.root, lease.name))
 
 
-@pytest.mark.parametrize("key", [None, "k"])
-def test_a_folder_that_is_gone_beside_a_publish_s_queue_is_told(
-    place: LeasingRoot, files: GoneFiles, key: str | None
-) -> None:
-    queue = QueueName.parse("orders")
-    place.make_queue(queue)
-    staged, _ = stage(place.root, [b"x"], key=key)
-    name = committed(place.root, staged, publish_id="nightly").name
-    files.fail("sync_folder", errno.ENOENT, "/0-0", times=1)
-    with pytest.raises((FileNotFoundError, StorageFailed)):
-        roll_forward(place.root, place.flusher, name)
-
-
 def test_a_publish_is_rolled_forward_to_no_queue_s_loss(
     place: LeasingRoot, files: GoneFiles
 ) -> None:

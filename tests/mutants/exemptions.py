@@ -10,6 +10,7 @@ _PROBE = "of a probe's file nothing is promised"
 _LOCKED = "the message is locked before and after: what is decided of it stays the same"
 
 EXEMPT: Final[dict[str, str]] = {
+    "mq/store/archive/archiving.py _enable: with contextlib.suppress(FileExistsError) behind yield from _keep_number(root)": "without the folder there is no number to keep",  # noqa: E501
     "mq/store/operations/queues.py _bury: if not _has_tombstone(root, queue): is not so": "without a tombstone a pass finds nothing",  # noqa: E501
     "mq/store/operations/queues.py _bury: has_packs(root) is so": "without packs a second pass finds nothing",  # noqa: E501
     "mq/store/disk/files.py Files.flush_nameless: os.write(descriptor, b'\\n') behind os.fsync(descriptor)": _PROBE,  # noqa: E501
@@ -22,7 +23,6 @@ EXEMPT: Final[dict[str, str]] = {
     "mq/store/disk/files.py: _CLAIMED_FILE without O_NONBLOCK": (
         "an open for reading and writing does not wait at a FIFO, on Linux"
     ),
-    "mq/store/operations/queues.py _retire_pass: met = (yield from root.hooks.retire(root, deleted)) behind delayed = walk(root.files, root.layout.delay)": "the walk begins once its first is asked for",  # noqa: E501
     "mq/store/operations/reschedule.py _reschedule_at: if not is_held before yield from _keep(root, place, claim, failure)": _LOCKED,  # noqa: E501
     "mq/store/operations/reschedule.py _reschedule_at: yield from _keep(root, place, claim, failure) behind is_over = is_held and (not is_returned) and is_at_its_limit(root, place.queue, attempts)": _LOCKED,  # noqa: E501
     "mq/coordination/opening.py root_id: root.files.sync_folder(root.layout.members) behind found = root.files.linked(path)": "the name is made once: it is the same before its flush and after",  # noqa: E501
@@ -34,7 +34,6 @@ EXEMPT: Final[dict[str, str]] = {
     "mq/store/opening.py open_root: for folder in layout.folders() before files.sync_folder(layout.root)": "nothing is promised before all of them are flushed",  # noqa: E501
     "mq/store/core/locks.py all_in_turn: with contextlib.ExitStack() as held behind yield from _a_turn()": "the others of a group act one time more before it",  # noqa: E501
     "mq/store/core/moves.py move_there: flush the folders the other way round": "it is no flush: both queues are looked for, in either order",  # noqa: E501
-    "mq/store/totals/folding.py fold_totals: yield Flush(folders=(folder,)) behind found = _read(root, there[:TOTALS_FOLDED_MAX])": "what is read never changes",  # noqa: E501
     "mq/store/core/root.py probe_write: root.files.sync_folder(root.layout.folder(State.NEW)) before root.files.sync(descriptor)": _PROBE,  # noqa: E501
     "mq/store/core/root.py probe_write: unlink_if_there(root.files, path) before root.files.sync(descriptor)": _PROBE,  # noqa: E501
     "mq/store/core/root.py probe_write: unlink_if_there(root.files, path) before root.files.sync_folder(root.layout.folder(State.NEW))": _PROBE,  # noqa: E501

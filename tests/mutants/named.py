@@ -204,14 +204,6 @@ NAMED = (
         "not found",
     ),
     _at(
-        "what another has moved of a bulk publish is not flushed",
-        "mq/store/bulk/rolling.py",
-        "Roller.run",
-        ast.If,
-        "_flush_all",
-        "if was_tried and not entries:\n    run_alone(self._flush_all(), self.flusher)",
-    ),
-    _at(
         "a firing's message shows though its schedule has gone on",
         "mq/store/operations/publish.py",
         "_show_linked.show",

@@ -16,19 +16,17 @@ from mq.model.lifecycle import DELIVER, State
 from mq.model.names import MessageId, QueueName
 from mq.model.totals import Total
 from mq.store.bulk.staged import staged_entries
-from mq.store.core.moves import folders_of, make_buckets, together
+from mq.store.core.moves import make_buckets
 from mq.store.core.recording import record_published
 from mq.store.core.root import Root, rmdir_if_empty
 from mq.store.core.standing import queue_exists
 from mq.store.core.unserved import mark_of
 from mq.store.disk.files import is_gone
-from mq.store.disk.steps import Steps
 from mq.store.format.pipeline import (
     Attempt,
     Fold,
     fold_folder,
     staged_path,
-    staged_spot,
 )
 from mq.store.format.settings import DEFAULT_SHAPE
 from mq.store.format.walk import entries_if_there, named
@@ -48,9 +46,9 @@ def move_folds(
     attempt: Attempt,
     folders: "Iterable[os.DirEntry[str]]",
     go_whole: bool,
-) -> Steps[int]:
+) -> int:
     """Moves folds to their places, if they are to `go_whole`. Returns the number of messages.
-    Unpacks other folds into the attempt's own folder. Raises OSError. Durable on return: yes.
+    Unpacks other folds into the attempt's own folder. Raises OSError. Durable on return: no.
     """
     moved = 0
     of_queues: dict[QueueName, list[Fold]] = defaultdict(list)
@@ -58,7 +56,7 @@ def move_folds(
         of_queues[fold.queue].append(fold)
     for queue, folds in of_queues.items():
         if go_whole and queue_exists(root, queue):
-            moved += yield from _move_whole(root, job, attempt, queue, folds)
+            moved += _move_whole(root, job, attempt, queue, folds)
         for fold in folds:
             unfold(root, job, attempt, fold)
     return moved
@@ -83,35 +81,20 @@ def unfold(root: Root, job: str, attempt: Attempt, fold: Fold) -> None:
 
 def _move_whole(
     root: Root, job: str, attempt: Attempt, queue: QueueName, folds: Sequence[Fold]
-) -> Steps[int]:
-    """Renames the folds that can move as a whole. Returns the number of messages. Durable on
-    return: yes.
-    """
+) -> int:
+    """Renames the folds that can move as a whole. Returns the number of messages."""
     layout = root.layout
     mark = mark_of(root, queue)
     found = [fold for fold in folds if mark is None or mark.ms < fold.first_ms]
     if not found or root.facts.shape_now(queue) != DEFAULT_SHAPE:
         return 0
     make_buckets(root, DELIVER, ((queue, bucket) for bucket in _buckets(found)))
-    moved, buckets = list[str](), dict[str, None]()
+    moved = list[str]()
     for fold in found:
         folder = fold_folder(layout, job, attempt, fold)
         names = [entry.name for entry in entries_if_there(root.files, folder)]
         if names and _rename(root, job, attempt, fold):
             moved += names
-            buckets[fold.bucket] = None
-    if buckets:
-        spot = staged_spot(job, attempt)
-        flush = together(
-            dict.fromkeys(
-                folders_of(root, DELIVER, (queue, spot), (queue, bucket)) for bucket in buckets
-            )
-        )
-        try:
-            yield flush
-        except FileNotFoundError:
-            if queue_exists(root, queue):
-                raise
     root.totals.add(queue, Total.PUBLISHED, len(moved))
     record_published(root, queue, _messages(moved), State.READY)
     return len(moved)

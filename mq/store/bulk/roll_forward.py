@@ -8,7 +8,7 @@ publishes", has the steps and what a crash after each leaves.
 import contextlib
 from collections.abc import Iterator
 
-from mq.model.errors import Busy, MqError
+from mq.model.errors import Busy, MqError, unavailable
 from mq.model.lifecycle import FORGET
 from mq.model.log import logger
 from mq.model.names import Key, QueueName
@@ -20,9 +20,7 @@ from mq.store.core.moves import Move, move, named_status
 from mq.store.core.root import Root, rename_once, unlink_if_there
 from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
-from mq.store.disk.group import run_alone
 from mq.store.disk.mounts import file_system_of
-from mq.store.disk.steps import Flush, Steps
 from mq.store.format.layout import parse_entry
 from mq.store.format.pipeline import Attempt, JournalFile, journal_path, staged_spot
 from mq.store.format.walk import named
@@ -34,7 +32,7 @@ def roll_forward(root: Root, flusher: Flusher, name: Key, *, wait: bool = False)
     """Moves all staged messages of a committed publish to their places, and ends its journal.
     Blocking. None: there is nothing to do or, without `wait`, another process does it.
 
-    Raises OSError, Unavailable: the next try continues. Durable on return: yes.
+    Raises OSError, Unavailable: the next try continues. Durable on return: no, but the publish is.
     """
     path = journal_path(root.layout, name, JournalFile.JOURNAL)
     with _locked(root, path, wait) as is_ours:
@@ -42,12 +40,15 @@ def roll_forward(root: Root, flusher: Flusher, name: Key, *, wait: bool = False)
         if journal is None:
             return None
         leaves_one_name = file_system_of(root.layout.root).leaves_one_name
-        rolled = Roller(root, flusher, journal, leaves_one_name).run()
+        try:
+            rolled = Roller(root, flusher, journal, leaves_one_name).run()
+        except OSError as error:
+            raise unavailable(error) from error
         if not rolled.left:
             remove_job(root, journal.job, frozenset(each.text for each in journal.attempts))
             if any(any(staged_entries(root, journal.job, each)) for each in journal.attempts):
                 raise Busy("published messages are still staged")
-            run_alone(_end(root, name, journal), flusher)
+            _end(root, name, journal)
         return rolled
 
 
@@ -97,7 +98,7 @@ def _locked(root: Root, path: str, wait: bool) -> Iterator[bool]:
         root.files.close(descriptor)
 
 
-def _end(root: Root, name: Key, journal: Journal) -> Steps[None]:
+def _end(root: Root, name: Key, journal: Journal) -> None:
     """Turns the journal into a ledger file, if the publish has an id, or deletes it."""
     layout = root.layout
     path = journal_path(layout, name, JournalFile.JOURNAL)
@@ -107,7 +108,6 @@ def _end(root: Root, name: Key, journal: Journal) -> Steps[None]:
         done = journal_path(layout, name, JournalFile.DONE)
         rename_once(root.files, path, done)
         unlink_if_there(root.files, journal_path(layout, name, JournalFile.BEGUN))
-    yield Flush(folders=(layout.journal,))
 
 
 def retire_staged(root: Root, deleted: frozenset[QueueName]) -> int:

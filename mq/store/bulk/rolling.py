@@ -2,11 +2,9 @@
 journal's lock, which `roll_forward` takes.
 
 After the commit point the publish is a fact, so each step must be repeatable by any process after a
-crash anywhere. A staged file that is there has not been moved; a missing one has, perhaps by a
-process that died before its flush. Therefore the journal ends only after all places were flushed,
-also those of renames that this process did not make: otherwise a power cut could bring back a
-staged file that no journal publishes. Messages with keys get their links first, since a message
-that shows without its link would let a second publish with the key succeed.
+crash anywhere. A staged file that is there has not been moved; a missing one has. The journal ends
+after all renames, so no power cut brings back a staged file that no journal publishes, and none of
+them is flushed.
 
 PROTOCOL.md, "bulk publishes", has the steps and what a crash after each leaves.
 """
@@ -28,23 +26,23 @@ from mq.model.totals import Total
 from mq.store.bulk.folds import move_folds
 from mq.store.bulk.journal import Journal
 from mq.store.bulk.staged import staged_entries, staged_names
-from mq.store.core.moves import Move, folders_of, make_buckets, move, together
+from mq.store.core.moves import Move, make_buckets, move
 from mq.store.core.recording import record_published
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
 from mq.store.core.unserved import mark_of
 from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
-from mq.store.disk.group import run_alone, run_group
-from mq.store.disk.steps import Flush, Steps
+from mq.store.disk.group import run_group
+from mq.store.disk.steps import Steps
 from mq.store.format.layout import parse_entry
 from mq.store.format.pipeline import staged_spot
 from mq.store.format.walk import named
 from mq.store.keys.entries import enter
 from mq.store.keys.keyed import show_linked
 
-# The number of a publish's files that are renamed between two flushes.
-ROLLED_PER_FLUSH_MAX: Final = 20_000
+# The number of a publish's files that are renamed between two looks at their queue.
+ROLLED_PER_LOOK_MAX: Final = 20_000
 
 
 class Rolled(NamedTuple):
@@ -82,31 +80,23 @@ class Roller:
 
     def run(self) -> Rolled:
         """Moves all staged messages to their places; blocking. Raises OSError, Unavailable. Durable
-        on return: yes.
+        on return: no, but the publish is.
         """
         rolled = Rolled()
-        was_tried = False
-        for attempt, count in zip(self.journal.attempts, self.journal.counts, strict=False):
+        for attempt in self.journal.attempts:
             root, job = self.root, self.journal.job
-            entries, folders = found = staged_entries(root, job, attempt)
-            was_tried = was_tried or found.count(root) != count
+            entries, folders = staged_entries(root, job, attempt)
             spot = staged_spot(job, attempt)
             if folders:
-                go_whole = self.leaves_one_name
-                steps = move_folds(root, job, attempt, folders, go_whole)
-                whole = run_alone(steps, self.flusher)
+                whole = move_folds(root, job, attempt, folders, self.leaves_one_name)
                 rolled = rolled.plus(Rolled(moved=whole))
                 entries = staged_names(root, job, attempt)
             plain, keyed = self._batches(entries)
             for batch in plain:
-                rolled = rolled.plus(run_alone(self._move(batch, spot), self.flusher))
+                rolled = rolled.plus(self._move(batch, spot))
             for batch in keyed:
                 for ids in _parts(batch.ids, GROUP_OPERATIONS_MAX):
                     rolled = rolled.plus(self._move_keyed(batch, ids, spot))
-        # Another process may have renamed some files and died before its flush. They are no longer
-        # staged, and the journal must not end while a power cut could undo their renames.
-        if was_tried:
-            run_alone(self._flush_all(), self.flusher)
         return rolled
 
     def _batches(self, entries: "Iterable[os.DirEntry[str]]") -> tuple[list[_Batch], list[_Batch]]:
@@ -126,7 +116,7 @@ class Roller:
         for ids in (*plain.values(), *keyed.values()) if has_groups else ():
             # The order of the renames is the order in which messages become ready.
             ids.sort(key=operator.attrgetter("uuid"))
-        return _of(plain, ROLLED_PER_FLUSH_MAX), _of(keyed, ROLLED_PER_FLUSH_MAX)
+        return _of(plain, ROLLED_PER_LOOK_MAX), _of(keyed, ROLLED_PER_LOOK_MAX)
 
     def _transition(self, message_id: MessageId, status: os.stat_result | None) -> Transition:
         """The transition that the message's due time demands. A message without a later due time is
@@ -138,15 +128,15 @@ class Roller:
         is_later = due_ms > self.root.now_ms() and due_ms != message_id.published_ms
         return SCHEDULE if is_later else DELIVER
 
-    def _move(self, batch: _Batch, spot: str) -> Steps[Rolled]:
-        """Moves messages without keys. Durable on return: yes."""
+    def _move(self, batch: _Batch, spot: str) -> Rolled:
+        """Moves messages without keys."""
         root, layout = self.root, self.root.layout
         queue, transition, ids = batch
         if not queue_exists(root, queue):
-            return (yield from self._without_queue(queue, ids, spot))
+            return self._without_queue(queue, ids, spot)
         if (mark := mark_of(root, queue)) is not None:
             purged = [each for each in ids if mark.covers(each.uuid)]
-            yield from self._take_away(queue, purged, spot)
+            self._take_away(queue, purged, spot)
             ids = [each for each in ids if not mark.covers(each.uuid)]
         targets = root.places.targets(transition.target, queue, ids)
         if queue_exists(root, queue):
@@ -167,12 +157,11 @@ class Roller:
                 if not is_gone(error):
                     raise
                 failed.append(message_id)
-        yield from self._arrived(batch, sorted(beginnings), spot)
         left = frozenset(failed)
         self._record(batch, (each for each in ids if each not in left))
         rolled = Rolled(moved=len(ids) - len(failed))
         for message_id in failed:
-            rolled = rolled.plus((yield from self._move_one(batch, message_id, spot)))
+            rolled = rolled.plus(self._move_one(batch, message_id, spot))
         return rolled
 
     def _enter(self, queue: QueueName, ids: Sequence[MessageId], spot: str) -> None:
@@ -196,23 +185,7 @@ class Roller:
             self._tags[message_id.text] = tags_in_block(block)
         return block
 
-    def _arrived(self, batch: _Batch, buckets: Sequence[str], spot: str) -> Steps[None]:
-        """Flushes the destinations, then the sources. A queue that was deleted meanwhile took its
-        messages along.
-        """
-        flush = together(
-            dict.fromkeys(
-                folders_of(self.root, batch.transition, (batch.queue, spot), (batch.queue, bucket))
-                for bucket in buckets
-            )
-        )
-        try:
-            yield flush
-        except FileNotFoundError:
-            if queue_exists(self.root, batch.queue):
-                raise
-
-    def _move_one(self, batch: _Batch, message_id: MessageId, spot: str) -> Steps[Rolled]:
+    def _move_one(self, batch: _Batch, message_id: MessageId, spot: str) -> Rolled:
         """Moves a message whose rename found nothing: its queue or bucket is gone, or it was moved
         and the answer lost.
         """
@@ -222,44 +195,39 @@ class Roller:
             return Rolled(moved=1)
         if queue_exists(root, queue):
             try:
-                yield move(root, Move(batch.transition, queue, message_id, spot))
+                move(root, Move(batch.transition, queue, message_id, spot))
                 self._record(batch, (message_id,))
                 return Rolled(moved=1)
             except OSError as error:
                 if not is_gone(error) or queue_exists(root, queue):
                     raise
-        return (yield from self._without_queue(queue, (message_id,), spot))
+        return self._without_queue(queue, (message_id,), spot)
 
-    def _without_queue(
-        self, queue: QueueName, ids: Sequence[MessageId], spot: str
-    ) -> Steps[Rolled]:
+    def _without_queue(self, queue: QueueName, ids: Sequence[MessageId], spot: str) -> Rolled:
         """Removes the messages of a deleted queue; without a tombstone the queue was not deleted,
         and they stay.
         """
         root = self.root
         if root.files.status(root.layout.tombstone(queue)) is None:
             return Rolled(left=len(ids))
-        return Rolled(moved=(yield from self._take_away(queue, ids, spot)))
+        return Rolled(moved=self._take_away(queue, ids, spot))
 
-    def _take_away(self, queue: QueueName, ids: Sequence[MessageId], spot: str) -> Steps[int]:
-        """Moves messages to remove/. Returns their number. Durable on return: yes."""
-        flushes: dict[Flush, None] = {}
+    def _take_away(self, queue: QueueName, ids: Sequence[MessageId], spot: str) -> int:
+        """Moves messages to remove/. Returns their number."""
         for message_id in ids:
             try:
-                flushes[move(self.root, Move(FORGET, queue, message_id, spot))] = None
+                move(self.root, Move(FORGET, queue, message_id, spot))
             except OSError as error:
                 if not is_gone(error):
                     raise
-        if flushes:
-            yield together(flushes)
         return len(ids)
 
     def _move_keyed(self, batch: _Batch, ids: Sequence[MessageId], spot: str) -> Rolled:
-        """Moves messages with keys, each after its link."""
+        """Moves messages with keys, each under its link's lock."""
         mark = mark_of(self.root, batch.queue)
         if mark is not None:
             purged = [each for each in ids if mark.covers(each.uuid)]
-            run_alone(self._take_away(batch.queue, purged, spot), self.flusher)
+            self._take_away(batch.queue, purged, spot)
             ids = [each for each in ids if not mark.covers(each.uuid)]
         if queue_exists(self.root, batch.queue):
             self._enter(batch.queue, ids, spot)
@@ -276,20 +244,19 @@ class Roller:
         staged = root.layout.path(State.NEW, queue, message_id, spot)
         target = root.places.target(transition.target, queue, message_id)
 
-        def show() -> Flush:
-            if root.files.status(staged) is None:
-                return Flush()
-            return move(root, Move(transition, queue, message_id, spot, target))
+        def show() -> None:
+            if root.files.status(staged) is not None:
+                move(root, Move(transition, queue, message_id, spot, target))
 
         try:
-            yield (yield from show_linked(root, queue, message_id, None, show))
+            yield from show_linked(root, queue, message_id, None, show)
         except KeyTaken:
-            yield from self._take_away(queue, (message_id,), spot)
+            self._take_away(queue, (message_id,), spot)
             return Rolled(taken=1)
         except (QueueNotFound, FileNotFoundError):
             if queue_exists(root, queue):
                 raise
-            return (yield from self._without_queue(queue, (message_id,), spot))
+            return self._without_queue(queue, (message_id,), spot)
         self._record(batch, (message_id,))
         return Rolled(moved=1)
 
@@ -299,15 +266,6 @@ class Roller:
         self.root.totals.add(batch.queue, Total.PUBLISHED, len(published))
         state = batch.transition.target
         record_published(self.root, batch.queue, published, state, self._tags)
-
-    def _flush_all(self) -> Steps[None]:
-        """Flushes all places that messages may have moved to, then the sources: a process that
-        rolled forward before may have died before its flush.
-        """
-        root, layout = self.root, self.root.layout
-        ready = [layout.queue(queue) for queue in self.journal.queues if queue_exists(root, queue)]
-        tops = [*ready, layout.delay, layout.remove]
-        yield Flush(folders=tuple(tops))
 
 
 def _of(found: dict[tuple[QueueName, Transition], list[MessageId]], size: int) -> list[_Batch]:

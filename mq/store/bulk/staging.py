@@ -152,22 +152,17 @@ class StagingWriter:
 
     def finish(self) -> Staged:
         """Flushes everything, and returns a description of the staged messages. Raises
-        StorageFailed, StagedFileGone. Durable on return: yes, with the folders above them.
+        StorageFailed, StagedFileGone. Durable on return: what is in the files; their names are
+        with the journal that publishes them.
         """
-        layout = self._root.layout
-        way = (
-            *(folder[:-1] for folder in self._folds.values()),
-            attempt_folder(layout, self._job, self._attempt),
-            job_folder(layout, self._job),
-            staging(layout),
-            layout.new,
-        )
         try:
             if self._flusher is None:
                 self._root.files.sync_file_system(self._file_system)
             else:
                 self._sync_files()
-                self._sync(Flush(folders=way))
+            folder = attempt_folder(self._root.layout, self._job, self._attempt)
+            if self._root.files.status(folder) is None:
+                raise FileNotFoundError(errno.ENOENT, "the staged messages are gone", folder)
         except OSError as error:
             gone = self._given_up(error)
             raise gone or StorageFailed(f"the staged messages are not stored: {error}") from error
@@ -294,15 +289,13 @@ class StagingWriter:
 
     def _sync_files(self) -> None:
         if self._open:
-            self._sync(Flush(files=tuple(self._open)))
+            flush = Flush(files=tuple(self._open))
+            failed = {} if self._flusher is None else self._flusher.flush({0: flush})
+            for error in failed.values():
+                raise error
         for descriptor in self._open:
             self._root.files.close(descriptor)
         self._open.clear()
-
-    def _sync(self, flush: Flush) -> None:
-        failed = {} if self._flusher is None else self._flusher.flush({0: flush})
-        for error in failed.values():
-            raise error
 
 
 def chosen_sync(file_system: FileSystem, wanted: Sync) -> Sync:

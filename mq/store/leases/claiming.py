@@ -6,11 +6,11 @@ steps.
 
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from mq.model.errors import QueueNotFound
-from mq.model.lifecycle import LEASE, State
+from mq.model.lifecycle import LEASE
 from mq.model.names import PACKED, QueueName
 from mq.store.core.moves import (
     claimed,
@@ -20,7 +20,6 @@ from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
 from mq.store.core.unserved import OWN_TTL, leases_nothing, own_expiry, unserved_mark
 from mq.store.disk.files import is_gone
-from mq.store.disk.steps import Flush
 from mq.store.format.layout import Place, parse_entry
 from mq.store.format.pipeline import LeaseFile, LeaseName, lease_path
 from mq.store.format.walk import named
@@ -58,24 +57,17 @@ def find_ready(root: Root, queue: QueueName, limit: int, order: Order = STRICT) 
     return Found(queue, listing.candidates, listing.complete)
 
 
-def recount(root: Root, lease: LeaseName, queues: Sequence[QueueName]) -> tuple[int, int, Flush]:
-    """The numbers of messages and bytes in the lease of a claim whose process died, and the flush
-    that makes them durable. Raises OSError.
+def recount(root: Root, lease: LeaseName) -> tuple[int, int]:
+    """The numbers of messages and bytes in the lease of a claim whose process died. Raises
+    OSError.
     """
-    layout, files = root.layout, root.files
-    folder = lease_path(layout, lease, LeaseFile.FOLDER)
+    folder = lease_path(root.layout, lease, LeaseFile.FOLDER)
     messages = size = 0
-    of = dict.fromkeys(queues)
-    for entry, (queue, message_id) in named(files.entries(folder), parse_entry):
-        status = message_status(root, entry.path)
-        if status is None:
-            continue
-        messages += message_id.items or 1
-        size += status.st_size
-        of[queue] = None
-    left = [layout.folder(State.DELAYED), layout.folder(State.NEW)]
-    left += [layout.queue(queue) for queue in of]
-    return messages, size, Flush(folders=(folder, *left))
+    for entry, (_, message_id) in named(root.files.entries(folder), parse_entry):
+        if (status := message_status(root, entry.path)) is not None:
+            messages += message_id.items or 1
+            size += status.st_size
+    return messages, size
 
 
 @dataclass(slots=True)
@@ -91,7 +83,6 @@ class Claims:
     order: Order = STRICT
     messages: int = 0
     size_bytes: int = 0
-    _left: dict[str, None] = field(default_factory=dict)
 
     def take(self, queues: Sequence[QueueName], limit: int, found: Iterable[Found] = ()) -> None:
         """Renames up to `limit` messages, in equal shares from several queues. `found`: earlier
@@ -110,14 +101,6 @@ class Claims:
                 won = self._take(queue, _first(each.candidates, wanted))
                 if not is_old and (not won or (each.complete and won == len(each.candidates))):
                     active.remove(queue)
-
-    def flush(self) -> Flush:
-        """The flush that makes the renames durable: the lease's folder, then the sources."""
-        folder = lease_path(self.root.layout, self.lease, LeaseFile.FOLDER)
-        return Flush(
-            folders=(folder, *self._left),
-            covered=len(self._left),
-        )
 
     def _take(self, queue: QueueName, candidates: Sequence[Candidate]) -> int:
         before = self.messages
@@ -162,7 +145,6 @@ class Claims:
                     raise
                 continue
             went(folder)
-            self._left[folder] = None
             self.messages += candidate.id.items or 1
             self.size_bytes += status.st_size
 

@@ -148,9 +148,7 @@ def finish_claim(root: Root, lease: LeaseName) -> Steps[Lease]:
     read = read_manifest(root, lease)
     if read is None:
         raise LeaseLost(lease.text)
-    messages, size, flush = recount(root, lease, read.manifest.queues)
-    with contextlib.suppress(FileNotFoundError):  # The queue was deleted.
-        yield flush
+    messages, size = recount(root, lease)
     return (yield from _finish(root, replace(read.manifest, messages=messages, size_bytes=size)))
 
 
@@ -233,7 +231,9 @@ def _create_manifest(root: Root, lease: LeaseName) -> int:
 def _fill(
     claims: Claims, manifest: Manifest, due: "_Due", limit: int, found: Sequence[Found]
 ) -> Steps[bool]:
-    """Makes the lease's folder and fills it; False: nothing was claimed."""
+    """Makes the lease's folder and fills it; False: nothing was claimed. Durable on return: no; the
+    final manifest, which comes later, makes it so.
+    """
     root, lease, files, descriptor = claims.root, claims.lease, claims.root.files, due.descriptor
     folder = lease_path(root.layout, lease, LeaseFile.FOLDER)
     try:
@@ -241,7 +241,7 @@ def _fill(
         due.stamp()
         with contextlib.suppress(FileExistsError):  # NFS made it, and lost the answer.
             files.mkdir(folder)
-        yield Flush(files=(descriptor,), folders=(root.layout.leases,))
+        yield Flush(files=(descriptor,))
         try:
             claims.take(manifest.queues, limit, found)
         except OSError as error:
@@ -251,11 +251,7 @@ def _fill(
         # Also after a failure. Its messages stay, and are an open lease.
         if not claims.messages:
             _undo(root, lease)
-    if not claims.messages:
-        return False
-    with contextlib.suppress(FileNotFoundError):  # A queue was deleted, or a bucket removed.
-        yield claims.flush()
-    return True
+    return claims.messages > 0
 
 
 @dataclass(slots=True)

@@ -102,8 +102,6 @@ def give_back(
         if due_ms > now_ms:
             due_ms = now_ms
             root.files.stamp(claim.descriptor, Stamp(due_ms).mtime_ns())
-        # Flush even if another process did it: that one may have died before its flush.
-        yield Flush(files=(claim.descriptor,), folders=(root.layout.leases,))
         event = Event.REDELIVERED if only_due else Event.RELEASED
         released = yield from _Return(root, lease, due_ms, limit, event).run()
         if not released.stuck and not released.more:
@@ -298,7 +296,6 @@ def _end(root: Root, lease: LeaseName, file: LeaseFile) -> Steps[None]:
     lapsed = lease_path(root.layout, lease, LeaseFile.LAPSED)
     if file is not LeaseFile.LAPSED:
         root.files.rename(lease_path(root.layout, lease, file), lapsed)
-        yield Flush(folders=(root.layout.leases,))
     folder = lease_path(root.layout, lease, LeaseFile.RELEASED)
     with contextlib.suppress(FileNotFoundError):
         root.files.rmdir(folder)

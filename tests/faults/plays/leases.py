@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 from faults.playing import At, plays
 from faults.plays.keys import K, place_of
-from faults.plays.sidelines import SIDELINE
 from harness.leases import LEASE_S, QUEUE, LeasingRoot
 
 from mq.model.errors import KeyTaken, MessageNotFound
 from mq.model.names import MessageId
-from mq.model.shovel import ALL
 from mq.store.format.pipeline import LeaseName, owner_lock
 from mq.store.leases.lapses import adopt
 from mq.store.leases.lease import Lease, acknowledge, finish_claim, forget_consumer
@@ -21,9 +19,6 @@ from mq.store.operations.publish import Draft, publish
 from mq.store.operations.purge import purge
 from mq.store.operations.queues import delete_queue, sweep_tombstones
 from mq.store.operations.remove import remove
-from mq.store.operations.sideline import sideline
-from mq.store.scan.order import STRICT, Candidate
-from mq.store.shovel.shovel import Aim, shovel_many
 
 
 def begun(at: At, in_buckets: bool = False) -> LeasingRoot:
@@ -59,60 +54,13 @@ async def claimed_from_another_s(at: At) -> None:
 
 
 @plays("lease: finish a claim of which nothing is known", change=lambda text: "")
-@plays(
-    "lease: finish a claim of which nothing is known, in buckets",
-    change=lambda text: "",
-    in_buckets=True,
-)
 @plays("lease: finish a claim", change=lambda text: text.replace("claimed", "claiming"))
-@plays(
-    "lease: finish a claim, in buckets",
-    change=lambda text: text.replace("claimed", "claiming"),
-    in_buckets=True,
-)
-async def finished(at: At, change: Callable[[str], str], in_buckets: bool = False) -> None:
-    place, lease = leased(at, 1, in_buckets)
+async def finished(at: At, change: Callable[[str], str]) -> None:
+    place, lease = leased(at, 1)
     manifest = at.top / "leases/c.1.json"
     manifest.write_text(change(manifest.read_text()))
     at.watch()
     place.run(finish_claim(place.root, lease.name))
-
-
-@plays("lease: finish a claim of what was sidelined from a bucket", comes_back=False)
-@plays("lease: finish a claim of what was shovelled from a bucket", comes_back=True)
-async def finished_on_its_way(at: At, comes_back: bool) -> None:
-    """Who brought it there died before its own flush."""
-    place, lease = on_its_way(at, comes_back)
-    manifest = at.top / "leases/c.1.json"
-    manifest.write_text(manifest.read_text().replace("claimed", "claiming"))
-    at.watch()
-    place.run(finish_claim(place.root, lease.name))
-
-
-@plays("lease: what was sidelined from a bucket", comes_back=False)
-@plays("lease: what was shovelled from a bucket", comes_back=True)
-async def claimed_on_its_way(at: At, comes_back: bool) -> None:
-    """The same."""
-    on_its_way(at, comes_back)
-
-
-def on_its_way(at: At, comes_back: bool) -> tuple[LeasingRoot, Lease]:
-    place = begun(at, in_buckets=True)
-    place.make_queue(SIDELINE)
-    at.crowd("queues/q_SIDELINE")
-    [message_id] = place.publish(1)
-    place.run(sideline(place.root, QUEUE, message_id))
-    if comes_back:
-        place.pass_s(1)
-        [path] = (at.top / "queues/q_SIDELINE").rglob(message_id.text)
-        bucket = f"{path.parent.name}/"
-        found = [Candidate(STRICT.key(message_id.text), bucket)]
-        aim = Aim(QUEUE, ALL, place.clock.now_ms())
-        assert shovel_many(place.root, place.flusher, aim, found).moved
-    at.watch()
-    lease = place.claim(queues=(QUEUE if comes_back else SIDELINE,))
-    assert lease is not None
-    return place, lease
 
 
 @plays("acknowledge a lease: once", times=1)

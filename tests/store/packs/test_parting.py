@@ -269,6 +269,16 @@ def test_items_stay_where_their_queue_is_missing_and_was_not_deleted(place: Leas
     assert_apart(place, pack, State.READY)
 
 
+def test_items_of_a_try_that_did_not_commit_do_not_move(place: LeasingRoot) -> None:
+    pack = packed(place)
+    steps = part(place.root, at(place, pack))
+    next(steps)
+    assert roll_all_on(place.root) == 0
+    steps.close()
+    assert at(place, pack).state is State.READY
+    assert whereabouts(place.root, QUEUE, pack.item(1)) is None
+
+
 def test_items_of_a_deleted_queue_are_removed(place: LeasingRoot) -> None:
     pack = committed(place)
     place.run(delete_queue(place.root, QUEUE, place.uuids.next()))
