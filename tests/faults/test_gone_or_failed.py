@@ -293,6 +293,19 @@ def test_nothing_is_fetched_from_a_deleted_queue_s_folder_over_a_network(
     assert (place.top / "queues/q" / message_id.text).exists()
 
 
+def test_nothing_is_brought_back_to_a_deleted_queue_s_folder_over_a_network(
+    place: LeasingRoot,
+) -> None:
+    (message_id,) = place.publish()
+    assert place.run(fetch(place.root, QUEUE, message_id, 60)) is not None
+    place.pass_s(61)
+    over_network(place)
+    os.chmod(place.top / "queues/q", 0o1700)
+    with pytest.raises(StorageFailed):
+        place.run(redeliver(place.root, QUEUE, message_id, Timer()))
+    assert (place.top / "delay" / f"q:{message_id.text}").exists()
+
+
 def test_a_queue_that_is_there_is_not_found_by_none(place: LeasingRoot) -> None:
     with pytest.raises(StorageFailed):
         not_found(place.root, QUEUE)
