@@ -60,7 +60,7 @@ def _move(root: Root, flusher: FsyncFlusher) -> Shovelled:
 
 def _run(root: Root, flusher: FsyncFlusher, ids: Sequence[str] = ()) -> Shovelled:
     """A whole run; without ids it goes on with what another has chosen."""
-    with held(root, flusher, CROSSING.id):
+    with held(root, CROSSING.id):
         if ids:
             _choose(root, ids, flusher)
         else:
@@ -97,7 +97,7 @@ async def _chosen_by_another(on: Stage, ids: Sequence[str], *, is_flushed: bool 
     """Which died before it moved any."""
 
     def work(root: Root, flusher: FsyncFlusher) -> None:
-        with held(root, flusher, CROSSING.id):
+        with held(root, CROSSING.id):
             _choose(root, ids, flusher if is_flushed else NoFlusher())
 
     await on.other(work)

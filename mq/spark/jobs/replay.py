@@ -152,7 +152,7 @@ class _Run:
         """Publishes once in the life of the replay id, which is 7 days."""
         to = None if self.target is None else self.target.text
         publish_id = Key.parse(_PUBLISH + name.text)
-        with held(self.root, flusher, name):
+        with held(self.root, name):
             if is_published(self.root, publish_id):
                 return Replayed(name.text, to, was_over=True)
             chosen = self.count()

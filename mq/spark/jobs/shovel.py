@@ -317,7 +317,7 @@ def shovel(
             if dry_run:
                 return _count(choosing, target)
             run = _Run(here, flusher, Crossing(replay or ReplayId.new(), source, target), watching)
-            with held(here, flusher, run.crossing.id):
+            with held(here, run.crossing.id):
                 return run.run(choosing, rate)
         finally:
             here.history.end()

@@ -56,7 +56,7 @@ class Damaged(MqError):
 
 
 @contextlib.contextmanager
-def held(root: Root, flusher: Flusher, replay: ReplayId) -> Iterator[None]:
+def held(root: Root, replay: ReplayId) -> Iterator[None]:
     """Holds the run's id for this process in the block. Raises Busy at once if another process
     holds it; OSError.
     """
@@ -243,7 +243,7 @@ def _sweep(root: Root, flusher: Flusher, name: str, path: str, since_ms: int) ->
             return 0
         replay = parse_unfinished(name)
         # Only under the run's id: a query may take longer than that without writing a row.
-        with held(root, flusher, replay):
+        with held(root, replay):
             root.files.unlink(path)
             if not _is_known(root, replay):
                 unlink_if_there(root.files, lock_path(root.layout, replay))
@@ -258,13 +258,13 @@ def _sweep(root: Root, flusher: Flusher, name: str, path: str, since_ms: int) ->
 def _sweep_run(root: Root, flusher: Flusher, name: str, path: str) -> int:
     for parse in (parse_over, parse_lock):
         with contextlib.suppress(BadName):
-            with held(root, flusher, parse(name)):
+            with held(root, parse(name)):
                 if parse is parse_lock and _is_known(root, parse_lock(name)):
                     return 0
                 root.files.unlink(path)
             return 1
     crossing = Crossing.parse(name)
-    with held(root, flusher, crossing.id):
+    with held(root, crossing.id):
         run_alone(finish(root, crossing, {"state": "given up"}), flusher)
     return 1
 

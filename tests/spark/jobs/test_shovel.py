@@ -193,7 +193,7 @@ RUN = Crossing(ReplayId.parse("run"), QUEUE, OTHER)
 def run_with(place: LeasingRoot, files: CrashingFiles, chosen: list[Chosen]) -> Mover:
     """A process's run, from wherever it is."""
     root, flusher = attach_root(str(place.top), files, place.clock), NoFlusher()
-    with held(root, flusher, RUN.id):
+    with held(root, RUN.id):
         if find_crossing(root, RUN.id) is None:
             run_alone(record_chosen(root, RUN, {}, iter(chosen)), flusher)
         else:

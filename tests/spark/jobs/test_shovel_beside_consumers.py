@@ -33,7 +33,7 @@ def moved(top: Path, ids: list[str]) -> int:
             path = root.layout.path(State.READY, RUN.source, each, found.bucket or "")
             if (status := root.files.status(path)) is not None:
                 chosen.append(Chosen(each, Stamp.from_mtime_ns(status.st_mtime_ns)))
-    with held(root, flusher, RUN.id):
+    with held(root, RUN.id):
         run_alone(record_chosen(root, RUN, {}, chosen), flusher)
         mover = Mover(root, flusher, RUN, 500, Unwatched())
         mover.run()

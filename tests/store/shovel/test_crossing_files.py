@@ -59,7 +59,7 @@ def place(tmp_path: Path, files: Met, request: pytest.FixtureRequest) -> Leasing
 
 
 def choose(place: LeasingRoot, ids: list[MessageId], run: Crossing = RUN) -> None:
-    with held(place.root, place.flusher, run.id):
+    with held(place.root, run.id):
         chosen = [Chosen(each, stamp_of(place.root, each, run.source)) for each in ids]
         place.run(record_chosen(place.root, run, {"where": "true"}, chosen))
 
@@ -129,9 +129,9 @@ def test_a_reason_goes_from_sideline_to_sideline(place: LeasingRoot) -> None:
 
 def test_one_process_has_an_id(place: LeasingRoot) -> None:
     with (
-        held(place.root, place.flusher, RUN.id),
+        held(place.root, RUN.id),
         pytest.raises(Busy),
-        held(place.root, place.flusher, RUN.id),
+        held(place.root, RUN.id),
     ):
         pytest.fail("two have it")
 
@@ -147,7 +147,7 @@ def test_what_is_being_chosen_is_not_swept_however_long_that_takes(place: Leasin
         assert sweep_crossings(place.root, place.flusher) == 0
         yield Chosen(message_id, stamp_of(place.root, message_id))
 
-    with held(place.root, place.flusher, RUN.id):
+    with held(place.root, RUN.id):
         assert place.run(record_chosen(place.root, RUN, {}, slowly())) == 1
     assert names(place) == ["run-1.lock", "run-1:q:other"]
 
@@ -179,7 +179,7 @@ def test_what_nobody_goes_on_with_is_swept(place: LeasingRoot) -> None:
     place.pass_s(LEDGER_KEPT_S - 1)
     assert sweep_crossings(place.root, place.flusher) == 1
     place.pass_s(2)
-    with held(place.root, place.flusher, RUN.id):
+    with held(place.root, RUN.id):
         assert sweep_crossings(place.root, place.flusher) == 0
     assert sweep_crossings(place.root, place.flusher) == 1
     assert find_crossing(place.root, RUN.id) is None
