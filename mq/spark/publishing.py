@@ -46,7 +46,7 @@ from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
-from mq.store.disk.mounts import choose_flusher, file_system_of
+from mq.store.disk.mounts import choose_flusher
 from mq.store.format.pipeline import Attempt
 from mq.store.format.settings import DEFAULT_SHAPE, read_fields, settings_in
 from mq.store.totals.writing import write_totals
@@ -217,7 +217,7 @@ def _may_go_whole(root: Root, queue: QueueName | None) -> bool:
     """Whether messages for the queue, to which all rows go, may be staged in folders that move to
     their places whole.
     """
-    if queue is None or not file_system_of(root.layout.root).leaves_one_name:
+    if queue is None or root.over_network:
         return False
     return root.facts.shape_now(queue) == DEFAULT_SHAPE
 

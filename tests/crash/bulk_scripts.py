@@ -2,7 +2,7 @@
 one that died.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from crash.registry import BUCKETS, FLAT, script
 from crash.stage import ORDERS, SOON_S, Stage
@@ -16,9 +16,8 @@ from mq.store.bulk.roll_forward import roll_all_forward
 from mq.store.bulk.rolling import Roller
 from mq.store.bulk.staging import Staged, StagingWriter
 from mq.store.core.root import Root
-from mq.store.disk.flush import Failures, FsyncFlusher
+from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
-from mq.store.disk.steps import Flush
 from mq.store.format.pipeline import Attempt, JournalFile, journal_path
 
 JOB = "0123456789abcdef0123456789abcdef"
@@ -107,14 +106,6 @@ TTL_S = 30 * 24 * 3600
 HEAD = b"X-Message-Tags: a, b\n"
 
 
-class _DiesBefore(FsyncFlusher):
-    """Flushes the buckets that messages are to go to, and nothing that came there."""
-
-    def flush(self, asked: Mapping[int, Flush]) -> Failures:
-        before = {index: flush for index, flush in asked.items() if not flush.covered}
-        return super().flush(before)
-
-
 @script()
 async def publish_in_bulk_with_a_key_and_for_later(on: Stage) -> None:
     await on.begin(ORDERS)
@@ -132,7 +123,7 @@ async def publish_in_bulk_with_entries(on: Stage) -> None:
 
     def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
         on.known()
-        _roll(root, _DiesBefore(root.files, 1))
+        _roll(root, flusher)
         roll_all_forward(root, flusher)
 
     ids = await _Bulk(on, key="night", head=HEAD).publish(roll_twice)
@@ -141,22 +132,22 @@ async def publish_in_bulk_with_entries(on: Stage) -> None:
 
 @script(FLAT, BUCKETS)
 async def roll_forward_what_another_has(on: Stage) -> None:
-    """Which died before it flushed anything of what it had moved."""
+    """Which died before the journal's end."""
     await on.begin(ORDERS)
 
     def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
         on.known()
-        _roll(root, _DiesBefore(root.files, 1))
+        _roll(root, flusher)
         roll_all_forward(root, flusher)
 
     ids = await _Bulk(on).publish(roll_twice)
     await on.clients.delete(ids[1])
 
 
-def _roll(root: Root, flusher: FsyncFlusher, leaves_one_name: bool = False) -> None:
+def _roll(root: Root, flusher: FsyncFlusher) -> None:
     journal = read_journal(root, journal_path(root.layout, NAME, JournalFile.JOURNAL))
     assert journal is not None
-    Roller(root, flusher, journal, leaves_one_name).run()
+    Roller(root, flusher, journal).run()
 
 
 @script()
@@ -165,7 +156,7 @@ async def roll_folds_forward(on: Stage) -> None:
     await on.begin(ORDERS)
 
     def roll(root: Root, flusher: FsyncFlusher) -> None:
-        _roll(root, flusher, leaves_one_name=True)
+        _roll(root, flusher)
         roll_all_forward(root, flusher)
 
     ids = await _Bulk(on, in_folds=True).publish(roll)
@@ -174,23 +165,16 @@ async def roll_folds_forward(on: Stage) -> None:
 
 @script()
 async def roll_folds_forward_that_another_has(on: Stage) -> None:
-    """Which died before it flushed anything of what it had moved."""
+    """Which died before the journal's end."""
     await on.begin(ORDERS)
 
     def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
         on.known()
-        _roll(root, _DiesBefore(root.files, 1), leaves_one_name=True)
+        _roll(root, flusher)
         roll_all_forward(root, flusher)
 
     ids = await _Bulk(on, in_folds=True).publish(roll_twice)
     await on.clients.delete(ids[1])
-
-
-@script()
-async def unfold_where_both_names_may_stay(on: Stage) -> None:
-    await on.begin(ORDERS)
-    ids = await _Bulk(on, in_folds=True).publish(roll_all_forward)
-    await on.clients.delete(ids[0])
 
 
 @script()

@@ -177,7 +177,6 @@ _MESSAGE = re.compile(rf"{_UUID}[^/ ]*")
 # Those that look at the root's file system.
 _LOOKING = (
     "daemon.daemon",
-    "store.bulk.roll_forward",
     "store.bulk.staging",
     "store.disk.mounts",
 )

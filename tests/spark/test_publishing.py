@@ -38,7 +38,6 @@ from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
-from mq.store.disk.mounts import FileSystem
 from mq.store.format.layout import parse_entry
 from mq.store.format.pipeline import Fold
 from mq.store.history.read import read_tag_history
@@ -330,7 +329,6 @@ def test_a_publish_that_is_tried_again_has_the_same_ids(root: Root) -> None:
     assert len(set(ids[0])) == 40
 
 
-@pytest.mark.usefixtures("one_name")
 @pytest.mark.parametrize("rows", [1, FOLD_ROWS_MIN])
 def test_a_task_that_is_late_stages_nothing_of_a_job_that_was_given_up(
     root: Root, rows: int
@@ -357,13 +355,6 @@ def folds(root: Root) -> list[str]:
     return sorted(path.name for path in below.glob("*/*") if path.is_dir())
 
 
-@pytest.fixture
-def one_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a file system's journal keeps renames whole."""
-    monkeypatch.setattr("mq.spark.publishing.file_system_of", lambda _: FileSystem("xfs", "/"))
-
-
-@pytest.mark.usefixtures("one_name")
 def test_many_rows_of_which_nothing_is_said_are_staged_in_folds(root: Root) -> None:
     values = [b"%d" % row for row in range(FOLD_ROWS_MIN)]
     batch = pa.RecordBatch.from_pydict({"value": values})
@@ -388,7 +379,6 @@ def messages_flat(root: Root) -> list[tuple[QueueName, MessageId, Path]]:
     return [(*parse_entry(path.name), path) for path in below.glob("*/*:*") if path.is_file()]
 
 
-@pytest.mark.usefixtures("one_name")
 def test_what_says_more_or_has_a_publish_id_or_another_shape_is_in_no_fold(root: Root) -> None:
     values = [b"a"] * FOLD_ROWS_MIN
     staged(root, value=values, priority=[1] * FOLD_ROWS_MIN)

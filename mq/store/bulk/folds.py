@@ -45,17 +45,17 @@ def move_folds(
     job: str,
     attempt: Attempt,
     folders: "Iterable[os.DirEntry[str]]",
-    go_whole: bool,
 ) -> int:
-    """Moves folds to their places, if they are to `go_whole`. Returns the number of messages.
-    Unpacks other folds into the attempt's own folder. Raises OSError. Durable on return: no.
+    """Moves folds to their places, and unpacks those that cannot go whole into the attempt's own
+    folder. Returns the number of messages. Raises OSError. Durable on return: no.
     """
     moved = 0
     of_queues: dict[QueueName, list[Fold]] = defaultdict(list)
     for fold in _parsed(folders):
         of_queues[fold.queue].append(fold)
     for queue, folds in of_queues.items():
-        if go_whole and queue_exists(root, queue):
+        # Over a network a deleted queue's folder may have the name.
+        if not root.over_network and queue_exists(root, queue):
             moved += _move_whole(root, job, attempt, queue, folds)
         for fold in folds:
             unfold(root, job, attempt, fold)

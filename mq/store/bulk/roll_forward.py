@@ -20,7 +20,6 @@ from mq.store.core.moves import Move, move, named_status
 from mq.store.core.root import Root, rename_once, unlink_if_there
 from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
-from mq.store.disk.mounts import file_system_of
 from mq.store.format.layout import parse_entry
 from mq.store.format.pipeline import Attempt, JournalFile, journal_path, staged_spot
 from mq.store.format.walk import named
@@ -39,9 +38,8 @@ def roll_forward(root: Root, flusher: Flusher, name: Key, *, wait: bool = False)
         journal = read_journal(root, path) if is_ours else None
         if journal is None:
             return None
-        leaves_one_name = file_system_of(root.layout.root).leaves_one_name
         try:
-            rolled = Roller(root, flusher, journal, leaves_one_name).run()
+            rolled = Roller(root, flusher, journal).run()
         except OSError as error:
             raise unavailable(error) from error
         if not rolled.left:

@@ -73,8 +73,6 @@ class Roller:
     root: Root
     flusher: Flusher
     journal: Journal
-    leaves_one_name: bool
-    """Whether no power cut can leave both names of a rename on this file system."""
     _tags: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The tags of a batch's messages, for their queue's history."""
 
@@ -88,7 +86,7 @@ class Roller:
             entries, folders = staged_entries(root, job, attempt)
             spot = staged_spot(job, attempt)
             if folders:
-                whole = move_folds(root, job, attempt, folders, self.leaves_one_name)
+                whole = move_folds(root, job, attempt, folders)
                 rolled = rolled.plus(Rolled(moved=whole))
                 entries = staged_names(root, job, attempt)
             plain, keyed = self._batches(entries)

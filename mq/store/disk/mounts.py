@@ -88,11 +88,6 @@ class FileSystem:
         return self.kind == "btrfs" and tells_syncfs_errors(self)
 
     @property
-    def leaves_one_name(self) -> bool:
-        """Whether no power cut leaves both names of a rename."""
-        return self.keeps_order or self.in_memory
-
-    @property
     def keeps_changes(self) -> bool:
         """Whether a power cut is known to keep no change without those before it."""
         return self.keeps_order or self.is_whole or self.over_network

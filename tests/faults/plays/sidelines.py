@@ -202,7 +202,7 @@ def crossing(at: At) -> tuple[LeasingRoot, MessageId]:
 
 
 def choose(place: LeasingRoot, message_id: MessageId) -> None:
-    with held(place.root, place.flusher, RUN.id):
+    with held(place.root, RUN.id):
         chosen = Chosen(message_id, stamp_of(place.root, message_id))
         place.run(record_chosen(place.root, RUN, {"where": "true"}, [chosen]))
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,6 @@ from mq.store.core.find import whereabouts
 from mq.store.core.root import Root
 from mq.store.disk.flush import FsyncFlusher, NoFlusher
 from mq.store.disk.group import run_alone
-from mq.store.disk.mounts import FileSystem
 from mq.store.format.bucket_names import Shape
 from mq.store.format.pipeline import WINDOW_BITS, Attempt, Fold
 from mq.store.opening import open_root
@@ -35,14 +35,6 @@ from mq.store.scan.order import list_ready
 
 BODIES = [b"a", b"b", b"c"]
 CALLS_MAX = 300
-
-
-@pytest.fixture(autouse=True)
-def one_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a file system whose journal keeps renames whole, wherever the tests' folder is."""
-    monkeypatch.setattr(
-        "mq.store.bulk.roll_forward.file_system_of", lambda _: FileSystem("xfs", "/")
-    )
 
 
 @pytest.fixture
@@ -173,14 +165,9 @@ def test_a_queue_of_another_shape_gets_them_one_by_one(root: Root) -> None:
     assert ready(root) == {each.text: body for each, body in zip(ids, BODIES, strict=True)}
 
 
-def test_where_both_names_may_stay_they_go_one_by_one(
-    root: Root, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "mq.store.bulk.roll_forward.file_system_of", lambda _: FileSystem("btrfs", "/")
-    )
+def test_over_a_network_they_go_one_by_one(root: Root) -> None:
     staged, ids = stage_fold(root, BODIES)
-    assert rolled(root, committed(root, staged).name) == (3, 0, 0)
+    assert rolled(replace(root, over_network=True), committed(root, staged).name) == (3, 0, 0)
     assert ready(root) == {each.text: body for each, body in zip(ids, BODIES, strict=True)}
 
 
