@@ -44,8 +44,6 @@ from mq.store.keys.entries import drop_stale
 from mq.store.operations.peek import Head, Peeked, list_heads, peek
 from mq.store.operations.queues import (
     ANY_SHAPE,
-    Leavings,
-    ShapeUnsettled,
     WantedShape,
     create_queue,
     delete_queue,
@@ -120,31 +118,15 @@ class Broker:
         """Creates a queue; False when it existed. Raises Busy, NameTaken, ShapeFixed, Unavailable.
         Durable on return: yes.
         """
-        if await self.committer.call(queue_exists, self.root, name):
-            # This needs no turn. It flushes the queue even if another process made it.
-            try:
-                created = await self._make(name, wanted)
-            except ShapeUnsettled:  # Deleted meanwhile.
-                created = await self._make_in_turn(name, wanted)
-        else:
-            created = await self._make_in_turn(name, wanted)
+
+        def make() -> Awaitable[bool]:
+            return self.committer.commit_alone(create_queue(self.root, name, wanted))
+
+        # To flush a queue that another process made needs no turn.
+        is_there = await self.committer.call(queue_exists, self.root, name)
+        created = await (make() if is_there else self._turns.take(make))
         self._known(name)
         return created
-
-    async def _make_in_turn(self, name: QueueName, wanted: WantedShape) -> bool:
-        settled: Leavings | None = None
-        while True:
-            make = partial(self._make, name, wanted, settled)
-            try:
-                return await self._turns.take(make)
-            except ShapeUnsettled as error:
-                settled = error.leavings
-            await asyncio.sleep(self.root.facts.settle_s)
-
-    async def _make(
-        self, name: QueueName, wanted: WantedShape, settled: Leavings | None = None
-    ) -> bool:
-        return await self.committer.commit_alone(create_queue(self.root, name, wanted, settled))
 
     async def delete_queue(self, name: QueueName) -> None:
         """Deletes a queue and its messages, and completes this when the caller is cancelled. Raises

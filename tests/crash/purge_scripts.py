@@ -203,7 +203,6 @@ async def make_in_another_shape_beside_one_that_does_not_know(on: Stage) -> None
     await on.begin(ORDERS)
     bystander = await on.bystander(ORDERS)
     await on.clients.drop(ORDERS)
-    on.settle()  # As making it waits, where it is to have a shape of its own.
     await on.clients.make(ORDERS, "?shards=2")
     ids = [await on.clients.publish(300) for _ in range(4)]
     for message_id in ids[2:]:

@@ -26,11 +26,7 @@ from mq.store.disk.steps import Flush, Steps
 from mq.store.format.bucket_names import Shape
 from mq.store.format.layout import Keys, Place, parse_entry, parse_settings
 from mq.store.format.settings import (
-    DEFAULT_SHAPE,
-    NO_FILE,
-    Version,
     forget_settings,
-    settings_version,
     write_shape,
 )
 from mq.store.format.walk import named, queue_folders, walk, walk_spots
@@ -63,46 +59,18 @@ class WantedShape:
 ANY_SHAPE: Final = WantedShape()
 
 
-@dataclass(frozen=True, slots=True)
-class Leavings:
-    """Identifies one deletion of a queue name: the versions of its tombstone and its settings
-    file.
-    """
-
-    tombstone: tuple[int, int, int] | None
-    settings: Version
-
-
-class ShapeUnsettled(Exception):
-    """A queue of this name was deleted, and processes may still know its shape. To make a queue
-    with a shape other than the default, wait FACTS_SETTLE_S and pass these `leavings`.
-    """
-
-    def __init__(self, leavings: Leavings) -> None:
-        super().__init__(leavings)
-        self.leavings = leavings
-
-
-def create_queue(
-    root: Root,
-    queue: QueueName,
-    wanted: WantedShape = ANY_SHAPE,
-    settled: Leavings | None = None,
-) -> Steps[bool]:
+def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) -> Steps[bool]:
     """Makes the queue; False if it existed.
 
     A deleted queue of that name leaves neither messages nor its shape in it. Raises Busy; NameTaken
     if a file that is not a folder has the name; ShapeFixed if the queue exists with an unwanted
-    shape, SettingsUnreadable if its shape is unknown; ShapeUnsettled, without a change, if the
-    shape is not the default and the leavings of a deleted queue are not `settled`. Durable on
-    return: yes, also if another process made it.
+    shape, SettingsUnreadable if its shape is unknown. Durable on return: yes, also if another
+    process made it.
     """
     created = False
     if not queue_exists(root, queue):
         with queues_locked(root):
             if not queue_exists(root, queue):
-                if wanted.shape() != DEFAULT_SHAPE:
-                    _check_settled(root, queue, settled)
                 # While the tombstone stands, which says that they may be removed.
                 yield from root.hooks.forget(root, queue)
                 yield from _bury(root, queue)
@@ -223,20 +191,6 @@ def _tombstones(root: Root) -> dict[QueueName, int]:
         queue: Stamp.from_mtime_ns(entry.stat(follow_symlinks=False).st_mtime_ns).due_ms
         for entry, queue in named(root.files.entries(root.layout.tombstones), QueueName.parse)
     }
-
-
-def _check_settled(root: Root, queue: QueueName, settled: Leavings | None) -> None:
-    """Raises ShapeUnsettled if a process may still use the deleted queue's shape: it would not
-    flush the buckets of the new queue that a message may have come from. Buckets of the default
-    shape are flushed by every process.
-    """
-    tombstone = root.files.status(root.layout.tombstone(queue))
-    left = Leavings(
-        tombstone and (tombstone.st_ino, tombstone.st_mtime_ns, tombstone.st_ctime_ns),
-        settings_version(root.layout, root.files, queue),
-    )
-    if left not in (Leavings(None, NO_FILE), settled):
-        raise ShapeUnsettled(left)
 
 
 def _forget(root: Root, queue: QueueName) -> None:

@@ -30,7 +30,7 @@ from mq.store.format.pipeline import WINDOW_BITS, Attempt, Fold
 from mq.store.opening import open_root
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.purge import purge
-from mq.store.operations.queues import ShapeUnsettled, WantedShape, create_queue, delete_queue
+from mq.store.operations.queues import WantedShape, create_queue, delete_queue
 from mq.store.scan.order import list_ready
 
 BODIES = [b"a", b"b", b"c"]
@@ -157,10 +157,7 @@ def test_a_queue_of_another_shape_gets_them_one_by_one(root: Root) -> None:
     staged, ids = stage_fold(root, BODIES)
     run_alone(delete_queue(root, QUEUE, UuidSource(root.clock).next()), NoFlusher())
     wanted = WantedShape(digits=7, shards=4)
-    with pytest.raises(ShapeUnsettled) as unsettled:
-        run_alone(create_queue(root, QUEUE, wanted), NoFlusher())
-    made = create_queue(root, QUEUE, wanted, unsettled.value.leavings)
-    run_alone(made, NoFlusher())
+    run_alone(create_queue(root, QUEUE, wanted), NoFlusher())
     rolled(root, committed(root, staged).name)
     assert ready(root) == {each.text: body for each, body in zip(ids, BODIES, strict=True)}
 

@@ -33,7 +33,6 @@ from mq.store.operations.fetch import fetch
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.purge import purge
 from mq.store.operations.queues import (
-    ShapeUnsettled,
     WantedShape,
     create_queue,
     delete_queue,
@@ -170,27 +169,7 @@ def test_a_mark_that_is_gone_hides_nothing(
 def remade(place: LeasingRoot, wanted: WantedShape) -> None:
     done(delete_queue(place.root, QUEUE, place.uuids.next()))
     retire_delayed(place.root, QUEUE)
-    try:
-        done(create_queue(place.root, QUEUE, wanted))
-    except ShapeUnsettled as error:
-        done(create_queue(place.root, QUEUE, wanted, error.leavings))
-
-
-def test_a_queue_that_is_made_again_in_its_own_shape_waits(place: LeasingRoot) -> None:
-    shape = WantedShape(shards=4)
-    done(delete_queue(place.root, QUEUE, place.uuids.next()))
-    with pytest.raises(ShapeUnsettled) as first:
-        done(create_queue(place.root, QUEUE, shape))
-    assert done(create_queue(place.root, QUEUE))
-    done(delete_queue(place.root, QUEUE, place.uuids.next()))
-    with pytest.raises(ShapeUnsettled) as second:
-        done(create_queue(place.root, QUEUE, shape, first.value.leavings))
-    assert done(create_queue(place.root, QUEUE, shape, second.value.leavings))
-    assert place.root.facts.shape(QUEUE).shards == 4
-
-
-def test_one_that_never_was_does_not_wait(place: LeasingRoot) -> None:
-    assert done(create_queue(place.root, OTHER, WantedShape(shards=4)))
+    done(create_queue(place.root, QUEUE, wanted))
 
 
 def test_a_message_is_found_by_its_id_in_a_shape_that_was_not_known(
