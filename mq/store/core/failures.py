@@ -22,7 +22,7 @@ from mq.model.names import MessageId, QueueName
 from mq.store.core.moves import message_status
 from mq.store.core.packed import is_being_parted
 from mq.store.core.root import Root, unlink_if_there
-from mq.store.disk.replacing import replace_file
+from mq.store.disk.replacing import write_over
 from mq.store.disk.steps import Steps
 from mq.store.format.layout import is_unfinished
 from mq.store.format.walk import entries_if_there
@@ -40,7 +40,8 @@ def keep_failure(
 ) -> Steps[None]:
     """Adds a failure to those of a message that the caller has locked. `event`: the operation on
     the message, and its receives. `failure`: None records only the queue that it left. A repeated
-    request replaces its own failure. Raises OSError. Durable on return: yes.
+    request replaces its own failure. Raises OSError. Durable on return: no; with the message's
+    next change.
     """
     layout, files = root.layout, root.files
     folder, path, written = layout.failure(message_id)
@@ -66,7 +67,7 @@ def keep_failure(
         kept = [*aside, *kept[1:]]  # It says where the message came from.
     lines = [json.dumps(each, ensure_ascii=False) for each in kept]
     content = "".join(f"{line}\n" for line in lines).encode()
-    yield from replace_file(files, written, path, content)
+    yield from write_over(files, written, path, content)
 
 
 def _is_aside(said: Mapping[str, Any]) -> bool:

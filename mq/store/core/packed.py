@@ -6,25 +6,20 @@ from collections.abc import Iterator
 
 from mq.model.names import MessageId, QueueName
 from mq.store.core.root import Root
-from mq.store.disk.replacing import replace_file
-from mq.store.disk.steps import Flush, Steps
+from mq.store.disk.replacing import write_over
+from mq.store.disk.steps import Steps
 from mq.store.format.layout import FORMAT_LINE_PACKS
 from mq.store.format.packs import Try, new_format, tries, tries_of
 
 
 def allow_packs(root: Root) -> Steps[None]:
     """Makes the root's format say that it has packs, before the first one: an mq that does not know
-    packs would leave them alone when it removes messages. Raises OSError. Durable on return: yes.
+    packs would leave them alone when it removes messages. Raises OSError. Durable on return: no;
+    with the pack.
     """
-    if root.facts.allows_packs:
-        return
-    layout = root.layout
-    if has_packs(root):
-        # The process that wrote it may have died before its flush.
-        yield Flush(folders=(layout.root,))
-    else:
-        content = FORMAT_LINE_PACKS.encode("ascii")
-        yield from replace_file(root.files, new_format(layout), layout.format, content)
+    if not has_packs(root):
+        layout, content = root.layout, FORMAT_LINE_PACKS.encode("ascii")
+        yield from write_over(root.files, new_format(layout), layout.format, content)
     root.facts.allows_packs = True
 
 

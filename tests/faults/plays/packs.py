@@ -88,13 +88,6 @@ async def publish_packs(at: At, count: int) -> None:
         published(at, root)
 
 
-@plays("publish a batch: of a pack, where another wrote the format")
-async def publish_after_another(at: At) -> None:
-    root, _ = packed(at)
-    at.watch()
-    published(at, root)
-
-
 @plays("part a pack: of two that are ready")
 @plays("part a pack: of two for later", is_later=True)
 @plays("part a pack: of two, to a bucket", folder_max=1)
