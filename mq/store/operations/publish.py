@@ -387,7 +387,8 @@ def _flush(root: Root, queue: QueueName, flush: Flush) -> Steps[None]:
 
 def _given_up(root: Root, draft: Draft, error: Exception) -> Exception:
     """Leaves nothing of a failed message. Returns the error that it ends with."""
-    if not is_named(root, draft.queue, draft.id, draft.once):
+    is_of_another = isinstance(error, PublishedBefore)
+    if is_of_another or not is_named(root, draft.queue, draft.id, draft.once):
         discard(root, draft)
     drop_if_stale(root, draft.queue, draft.id, draft.head)
     return unavailable(error) if isinstance(error, OSError) else error
