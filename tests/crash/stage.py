@@ -25,7 +25,7 @@ from mq.runtime.server_settings import ServerSettings
 from mq.store.core.facts import FACTS_SETTLE_S
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
-from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.flush import FsyncFlusher, OrderedFolders
 from mq.store.disk.mounts import FileSystem
 from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
@@ -143,7 +143,7 @@ class Stage:
         await asyncio.to_thread(run)
 
     def _flusher(self) -> FsyncFlusher:
-        return FsyncFlusher(Files(), 2, ordered_in=str(self.root))
+        return FsyncFlusher(Files(), 2, OrderedFolders(Files(), lambda: None, str(self.root)))
 
     async def bystander(self, *queues: str) -> Bystander:
         """Another process, which has looked at the facts of these queues just now."""

@@ -20,7 +20,7 @@ from mq.model.settings import QueueSettings
 from mq.model.shovel import ALL
 from mq.store.bulk.roll_forward import roll_forward
 from mq.store.core.standing import not_found, refuse_gone
-from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.flush import FolderFlusher, FsyncFlusher
 from mq.store.disk.steps import Flush, Steps
 from mq.store.leases.releasing import release
 from mq.store.operations.expire import expire
@@ -246,7 +246,7 @@ def test_a_stale_folder_is_gone_and_no_failure_of_the_disk(
     place: LeasingRoot, files: GoneFiles
 ) -> None:
     failures: list[None] = []
-    flusher = FsyncFlusher(files, 1, lambda: failures.append(None))
+    flusher = FsyncFlusher(files, 1, FolderFlusher(files, lambda: failures.append(None)))
     files.fail("sync_folder", errno.ESTALE)
     caught: list[OSError] = []
 

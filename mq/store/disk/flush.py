@@ -77,10 +77,10 @@ class NoFlusher(_Stateless):
 
 class FolderFlusher:
     """fsyncs folders, each once; of renames the targets before the sources. Says which files are to
-    be flushed before. Threads share it.
+    be flushed before. `on_failure` is called where a folder could not be flushed. Threads share it.
     """
 
-    def __init__(self, files: Files, on_failure: Callable[[], None]) -> None:
+    def __init__(self, files: Files, on_failure: Callable[[], None] = lambda: None) -> None:
         self._files = files
         self._on_failure = on_failure
 
@@ -176,6 +176,18 @@ class OrderedFolders(FolderFlusher):
         return self._sync(self._touched)
 
 
+class NamesAtOnce(FolderFlusher):
+    """For NFS: a change of a name or an mtime is on the server's stable media once it is answered,
+    and an fsync of a folder does nothing but ask the server for the folder.
+    """
+
+    def files(self, asked: Mapping[int, Flush]) -> list[tuple[int, int]]:
+        return [(each, fd) for each, flush in asked.items() for fd in flush.files]
+
+    def flush(self, asked: Mapping[int, Flush], failed: Container[int] = ()) -> Failures:
+        return {}
+
+
 class FsyncFlusher(_Stateless):
     """An fsync for each file, in parallel, and one for each folder, shared by all operations.
 
@@ -185,18 +197,11 @@ class FsyncFlusher(_Stateless):
 
     name = "fsync"
 
-    def __init__(
-        self,
-        files: Files,
-        threads: int,
-        on_folder_failure: Callable[[], None] = lambda: None,
-        ordered_in: str | None = None,
-    ) -> None:
-        """`ordered_in`: a folder to touch, on a file system that keeps the order of changes."""
+    def __init__(self, files: Files, threads: int, folders: FolderFlusher | None = None) -> None:
         self._files = files
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="mq-fsync")
-        self._folders = _folders(files, on_folder_failure, ordered_in)
+        self._folders = folders or FolderFlusher(files)
 
     def flush(self, asked: Mapping[int, Flush]) -> Failures:
         """An fsync's error is the file's own."""
@@ -224,17 +229,10 @@ class SyncfsFlusher:
 
     name = "syncfs"
 
-    def __init__(
-        self,
-        files: Files,
-        root: str,
-        on_folder_failure: Callable[[], None] = lambda: None,
-        ordered_in: str | None = None,
-    ) -> None:
-        """`ordered_in`: as of FsyncFlusher."""
+    def __init__(self, files: Files, root: str, folders: FolderFlusher | None = None) -> None:
         self._files = files
         self._root = root
-        self._folders = _folders(files, on_folder_failure, ordered_in)
+        self._folders = folders or FolderFlusher(files)
 
     def session(self) -> "_SyncfsSession":
         """With a descriptor of its own."""
@@ -288,12 +286,6 @@ class _SyncfsSession:
     def _flush_each(self, asked: Mapping[int, Flush], files: list[tuple[int, int]]) -> Failures:
         failed = by_operation(sync_each(self._files, files))
         return failed | self._folders.flush(asked, failed)
-
-
-def _folders(files: Files, on_failure: Callable[[], None], ordered_in: str | None) -> FolderFlusher:
-    if ordered_in is None:
-        return FolderFlusher(files, on_failure)
-    return OrderedFolders(files, on_failure, ordered_in)
 
 
 def sync_each(files: Files, todo: list[tuple[int, int]]) -> list[tuple[int, int, OSError]]:

@@ -15,8 +15,11 @@ from mq.model.settings import CommitMode, Durability
 from mq.store.disk.files import Files
 from mq.store.disk.flush import (
     Flusher,
+    FolderFlusher,
     FsyncFlusher,
+    NamesAtOnce,
     NoFlusher,
+    OrderedFolders,
     SyncfsFlusher,
     is_kernel_with_syncfs_errors,
 )
@@ -26,9 +29,10 @@ _MEMORY_KINDS: Final = frozenset({"tmpfs", "ramfs"})
 _DEVICES: Final = "/sys/dev/block"
 _JOURNALS: Final = "/proc/fs/jbd2"
 _FAST_COMMITS: Final = "/proc/fs/ext4/{}/fc_info"
-_NETWORK_KINDS: Final = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "ceph", "fuse.ceph-fuse", "fuse.juicefs", "9p", "fuse.sshfs"}
-)
+_NFS_KINDS: Final = frozenset({"nfs", "nfs4"})
+_NETWORK_KINDS: Final = _NFS_KINDS | {
+    *("cifs", "smb3", "ceph", "fuse.ceph-fuse", "fuse.juicefs", "9p", "fuse.sshfs")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,11 @@ class FileSystem:
         return self.kind == "xfs" or (
             self.kind == "ext4" and has_journal(self.device) and not commits_fast(self.device)
         )
+
+    @property
+    def keeps_names_at_once(self) -> bool:
+        """Whether a change of a name or an mtime is on stable media once its call returns: NFS."""
+        return self.kind in _NFS_KINDS
 
     @property
     def is_whole(self) -> bool:
@@ -166,10 +175,15 @@ def choose_flusher(
         own = file_system.mount_point == os.path.realpath(root)
         commit = "syncfs" if own and tells_syncfs_errors(file_system) else "fsync"
     files.flushes_whole = file_system.is_whole
-    ordered_in = root if _shows_order(root, file_system, files) else None
+    if _shows_order(root, file_system, files):
+        folders: FolderFlusher = OrderedFolders(files, on_folder_failure, root)
+    elif file_system.keeps_names_at_once:
+        folders = NamesAtOnce(files, on_folder_failure)
+    else:
+        folders = FolderFlusher(files, on_folder_failure)
     if commit == "syncfs" or file_system.is_whole:
-        return SyncfsFlusher(files, root, on_folder_failure, ordered_in)
-    return FsyncFlusher(files, threads, on_folder_failure, ordered_in)
+        return SyncfsFlusher(files, root, folders)
+    return FsyncFlusher(files, threads, folders)
 
 
 def _shows_order(root: str, file_system: FileSystem, files: Files) -> bool:

@@ -10,7 +10,7 @@ from harness.faults import FaultyFiles
 
 from mq.model.errors import StorageFailed
 from mq.store.disk.files import Files
-from mq.store.disk.flush import FILES_BEFORE_SYNCFS_MAX, FsyncFlusher, SyncfsFlusher
+from mq.store.disk.flush import FILES_BEFORE_SYNCFS_MAX, FsyncFlusher, OrderedFolders, SyncfsFlusher
 from mq.store.disk.group import Group, run_alone, run_group
 from mq.store.disk.steps import Flush, Steps
 
@@ -80,7 +80,9 @@ class Ordered:
         for name in ("root", "target", "other", "source"):
             (top / name).mkdir()
         self.files = FaultyFiles()
-        self._flusher = FsyncFlusher(self.files, 1, ordered_in=str(top / "root"))
+        self._flusher = FsyncFlusher(
+            self.files, 1, OrderedFolders(self.files, lambda: None, str(top / "root"))
+        )
         self.open = self.files.create(str(top / "file"))
 
     def moved(self, to: str) -> Steps[None]:

@@ -10,7 +10,7 @@ import pytest
 
 from mq.model.errors import StorageFailed
 from mq.store.disk.files import Files
-from mq.store.disk.flush import Flusher, FsyncFlusher, SyncfsFlusher
+from mq.store.disk.flush import Flusher, FolderFlusher, FsyncFlusher, SyncfsFlusher
 from mq.store.disk.group import run_alone, run_group
 from mq.store.disk.steps import FilesFailed, Flush, Steps
 
@@ -153,7 +153,9 @@ def test_a_folder_s_failure_is_that_of_all_who_need_it(files: RecordingFiles, fo
         write_then_link(files, folder, "b", [], "other", "new"),
         write_then_link(files, folder, "c", [], "ready", "new"),
     ]
-    with contextlib.closing(FsyncFlusher(files, 2, lambda: failed.append(True))) as flusher:
+    with contextlib.closing(
+        FsyncFlusher(files, 2, FolderFlusher(files, lambda: failed.append(True)))
+    ) as flusher:
         outcomes = run_group(group, flusher)
     assert [type(outcome.error) for outcome in outcomes] == [
         StorageFailed,

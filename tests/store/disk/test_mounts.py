@@ -14,6 +14,7 @@ from mq.store.core.clocks import ClockFollower
 from mq.store.disk.files import Files
 from mq.store.disk.flush import is_kernel_with_syncfs_errors
 from mq.store.disk.mounts import FileSystem, choose_flusher, file_system_of, promise
+from mq.store.disk.steps import Flush
 from mq.store.opening import open_root
 
 MOUNTINFO = """\
@@ -61,6 +62,24 @@ def test_the_policy_for_a_folder_of_a_shared_disk(
 ) -> None:
     flusher = choose_flusher(str(tmp_path), Files(), 2, commit, durability, force)
     assert flusher.name == name
+    flusher.close()
+
+
+def test_over_nfs_bytes_alone_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mq.store.disk.mounts.file_system_of", lambda _: FileSystem("nfs4", "/"))
+    files = FaultyFiles()
+    flusher = choose_flusher(str(tmp_path), files, 1)
+    with (
+        Path(tmp_path, "written").open("wb") as written,
+        Path(tmp_path, "moved").open("wb") as moved,
+    ):
+        asked = {
+            0: Flush(files=(written.fileno(),)),
+            1: Flush(folders=(str(tmp_path),), stamps=(moved.fileno(),)),
+            2: Flush(folders=(str(tmp_path / "gone"),)),
+        }
+        assert flusher.session().flush(asked) == {}
+    assert [call for call, _ in files.calls if call.startswith("sync")] == ["sync"]
     flusher.close()
 
 
