@@ -82,7 +82,9 @@ Check = Callable[[], None]
 def publish(
     root: Root, draft: Draft, body: bytes | bytearray, look_again: Check | None = None
 ) -> Steps[MessageId]:
-    """Likewise, for one message: raises its error. Durable on return: yes."""
+    """`publish_many` for one message: returns its id, or raises its error. Durable on return:
+    yes.
+    """
     return _only((yield from publish_many(root, [draft], [body], look_again)))
 
 

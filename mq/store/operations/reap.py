@@ -1,7 +1,7 @@
 """Unlinks removed messages: files, and deleted queues' folders with their files.
 
 Unlinks are not flushed: what a crash brings back is still in remove/, and is reaped again. A key is
-freed only after its message's removal was flushed.
+freed before its message's file goes.
 
 While an archive is enabled no message is unlinked here: `archive.reaping` does that. Names are
 listed, then the archive's mark is checked, then they are unlinked. Enabling an archive lists
