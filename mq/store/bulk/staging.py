@@ -152,7 +152,7 @@ class StagingWriter:
 
     def finish(self) -> Staged:
         """Flushes everything, and returns a description of the staged messages. Raises
-        StorageFailed, StagedFileGone. Durable on return: what is in the files; their names are
+        StorageFailed, StagedFileGone. Durable on return: the files' contents; their names are
         with the journal that publishes them.
         """
         try:

@@ -20,7 +20,6 @@ from mq.store.format.layout import Layout, is_unfinished, new_name, parse_entry
 from mq.store.format.walk import entries_if_there, named
 
 _PARTS: Final = ".parts"
-_STATES: Final = (State.READY, State.DELAYED)
 # The first digit of a token.
 _BEGUN: Final = "1"
 _GIVEN_UP: Final = "0"

@@ -40,8 +40,6 @@ from mq.store.operations.sideline import is_at_its_limit
 # Messages that are released between two flushes.
 RETURNED_PER_FLUSH_MAX: Final = 1_000
 
-_GONE_ON: Final = (State.REMOVED, State.DELAYED, State.READY)
-
 _Target: TypeAlias = tuple[Transition, QueueName, str]
 """A message's transition, its queue, and its bucket there."""
 
