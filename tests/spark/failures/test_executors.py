@@ -24,13 +24,13 @@ def _kill_executor(driver: Driver, job: Job) -> None:
 
 @pytest.mark.certificate
 @pytest.mark.timeout(400)
-def test_an_executor_is_killed_after_staging_and_while_it_reads(
+def test_an_executor_is_killed_while_it_flushes_and_while_it_reads(
     place: Place, tmp_path: Path
 ) -> None:
     driver = Driver(tmp_path / "driver", "local-cluster[2,1,1024]")
     try:
         place.traffic.start()
-        driver.points.arm(Point("sync_folder", r"/new$", after=True))
+        driver.points.arm(Point("sync", r"/new/\.spark/", after=True))
         args = [str(place.root), QUEUE, PUBLISHED.start, PUBLISHED.stop, 2]
         job = driver.start("publish", args=args, sync="fsync")
         _kill_executor(driver, job)
