@@ -19,7 +19,6 @@ from mq.spark.jobs.archive_rows import ARCHIVE, FILE_SCHEMA
 from mq.spark.jobs.choosing import BadCondition
 from mq.spark.jobs.replay import ReplayRefused, replay
 from mq.spark.opening import PublishFailed
-from mq.store.disk.flush import NoFlusher
 from mq.store.operations.publish import Draft, publish
 from mq.store.shovel.crossing_files import held
 
@@ -99,7 +98,7 @@ def test_it_is_published_once(spark: SparkSession, place: LeasingRoot, archive: 
             "x-attribute-replay-of": message_id(number),
         }
     with (
-        held(place.root, NoFlusher(), ReplayId.parse("r")),
+        held(place.root, ReplayId.parse("r")),
         pytest.raises(Busy, match="replay id r"),
     ):
         replay(spark, place.top, archive, where, replay_id="r")

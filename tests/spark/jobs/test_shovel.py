@@ -178,7 +178,7 @@ def test_a_run_that_was_ended_goes_on(spark: SparkSession, place: LeasingRoot) -
     assert 4 <= moved < 10
     more = place.publish(1)
     with (
-        held(place.root, NoFlusher(), ReplayId.parse("stop")),
+        held(place.root, ReplayId.parse("stop")),
         pytest.raises(Busy, match="stop"),
     ):
         shovel(spark, place.top, "q", "rand() >= 0", to="other", replay_id="stop")
