@@ -80,13 +80,20 @@ class FolderFlusher:
     be flushed before. `on_failure` is called where a folder could not be flushed. Threads share it.
     """
 
+    stamps_wait = True
+    """Whether an mtime needs a flush of its file."""
+
     def __init__(self, files: Files, on_failure: Callable[[], None] = lambda: None) -> None:
         self._files = files
         self._on_failure = on_failure
 
     def files(self, asked: Mapping[int, Flush]) -> list[tuple[int, int]]:
         """The pairs (operation, descriptor) of all files to flush."""
-        return [(each, fd) for each, flush in asked.items() for fd in flush.files + flush.stamps]
+        if self.stamps_wait:
+            return [
+                (each, fd) for each, flush in asked.items() for fd in flush.files + flush.stamps
+            ]
+        return [(each, fd) for each, flush in asked.items() for fd in flush.files]
 
     def are_few(self, asked: Mapping[int, Flush]) -> bool:
         """Whether a flush of the folders takes few fsyncs."""
@@ -129,13 +136,11 @@ class OrderedFolders(FolderFlusher):
     depends on changes of others.
     """
 
+    stamps_wait = False  # They are in the order of changes, as names are.
+
     def __init__(self, files: Files, on_failure: Callable[[], None], touched: str) -> None:
         super().__init__(files, on_failure)
         self._touched = touched
-
-    def files(self, asked: Mapping[int, Flush]) -> list[tuple[int, int]]:
-        """A stamp is in the order of changes, as a name is."""
-        return [(each, fd) for each, flush in asked.items() for fd in flush.files]
 
     def are_few(self, asked: Mapping[int, Flush]) -> bool:
         return True
@@ -181,8 +186,7 @@ class NamesAtOnce(FolderFlusher):
     and an fsync of a folder does nothing but ask the server for the folder.
     """
 
-    def files(self, asked: Mapping[int, Flush]) -> list[tuple[int, int]]:
-        return [(each, fd) for each, flush in asked.items() for fd in flush.files]
+    stamps_wait = False
 
     def flush(self, asked: Mapping[int, Flush], failed: Container[int] = ()) -> Failures:
         return {}

@@ -272,7 +272,7 @@ def _show_all(
         try:
             flushes.append((yield from _show_linked(root, draft, look_again)))
         except PublishedBefore as before:
-            _given_up(root, draft, before)
+            _drop(root, draft)
             ends[number] = before.first
         except Exception as error:
             ends[number] = _given_up(root, draft, error)
@@ -388,12 +388,17 @@ def _flush(root: Root, queue: QueueName, flush: Flush) -> Steps[None]:
 
 
 def _given_up(root: Root, draft: Draft, error: Exception) -> Exception:
-    """Leaves nothing of a failed message. Returns the error that it ends with."""
-    is_of_another = isinstance(error, PublishedBefore)
-    if is_of_another or not is_named(root, draft.queue, draft.id, draft.once):
-        discard(root, draft)
-    drop_if_stale(root, draft.queue, draft.id, draft.head)
+    """Leaves nothing of a failed message, unless its link may name it. Returns the error that it
+    ends with.
+    """
+    if not is_named(root, draft.queue, draft.id, draft.once):
+        _drop(root, draft)
     return unavailable(error) if isinstance(error, OSError) else error
+
+
+def _drop(root: Root, draft: Draft) -> None:
+    discard(root, draft)
+    drop_if_stale(root, draft.queue, draft.id, draft.head)
 
 
 def _record(root: Root, published: Sequence[Draft]) -> None:
