@@ -13,7 +13,7 @@ from mq.model.names import QueueName
 from mq.model.totals import Row, summed
 from mq.store.core.root import Root, sweep_unfinished, unlink_if_there
 from mq.store.core.standing import queue_exists
-from mq.store.disk.replacing import write_over
+from mq.store.disk.replacing import replace_file
 from mq.store.disk.steps import Steps
 from mq.store.format.totals import (
     is_counts,
@@ -55,7 +55,7 @@ def fold_totals(root: Root) -> Steps[int]:
             folded = {*found, *parse_folded(before).intersection(there)}
             after = print_sums(_with(root, sums, before, found), folded)
             written, path = new_totals_file(layout, sums), totals_file(layout, sums)
-            yield from write_over(files, written, path, after)
+            yield from replace_file(files, written, path, after)
         for name in found:
             unlink_if_there(files, totals_file(layout, name))
         sweep_unfinished(root, folder)
