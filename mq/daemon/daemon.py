@@ -316,14 +316,10 @@ class Daemon:
         """Rolls parted packs and bulk publishes forward beside requests, since a large one takes a
         while. The end of the daemon may interrupt it.
         """
-        settings = self._settings
-        flusher = choose_flusher(
-            root.layout.root, self._files, 2, settings.commit, settings.durability, settings.force
-        )
 
         def roll() -> None:
             roll_all_on(root)
-            roll_all_forward(root, flusher)
+            roll_all_forward(root)
 
         threading.Thread(target=roll, daemon=True).start()
 

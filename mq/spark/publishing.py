@@ -44,7 +44,6 @@ from mq.store.bulk.staging import Staged, StagingWriter
 from mq.store.bulk.windows import WindowIds
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
-from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.mounts import choose_flusher
 from mq.store.format.pipeline import Attempt
@@ -171,7 +170,7 @@ def commit_staged(
             committed = run_alone(point, flusher)
         except MqError as error:
             raise explained(error) from error
-        _roll(root, flusher, committed.name)
+        _roll(root, committed.name)
         write_totals(root, at_end=True)
     finally:
         flusher.close()
@@ -182,13 +181,13 @@ def abort_staged(root: Root, job: str, name: Key | None) -> None:
     abort(root, job, name)
 
 
-def _roll(root: Root, flusher: Flusher, name: Key) -> None:
+def _roll(root: Root, name: Key) -> None:
     """Rolls this publish forward, or waits for the process that does; then those that
     others left.
     """
     with contextlib.suppress(OSError, MqError):  # Logged with the others.
-        roll_forward(root, flusher, name, wait=True)
-    roll_all_forward(root, flusher)
+        roll_forward(root, name, wait=True)
+    roll_all_forward(root)
 
 
 def _ids(root: Root, options: WriteOptions, task: Task) -> tuple[_Ids, Callable[[], float]]:

@@ -270,7 +270,7 @@ class BulkPublishes(Policy):
 
     def __init__(self, work: Work) -> None:
         super().__init__(work)
-        self._sweep = BulkSweep(work.root, work.flusher)
+        self._sweep = BulkSweep(work.root)
 
     def act(self) -> Turn:
         """Starts a pass if one is needed and none is running. Raises OSError."""

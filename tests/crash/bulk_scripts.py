@@ -109,7 +109,9 @@ HEAD = b"X-Message-Tags: a, b\n"
 @script()
 async def publish_in_bulk_with_a_key_and_for_later(on: Stage) -> None:
     await on.begin(ORDERS)
-    ids = await _Bulk(on, key="night", is_scheduled=True).publish(roll_all_forward)
+    ids = await _Bulk(on, key="night", is_scheduled=True).publish(
+        lambda root, _: roll_all_forward(root)
+    )
     await on.clients.delete(ids[0])
     await on.clients.publish_keyed(300, key="night")
 
@@ -121,10 +123,10 @@ async def publish_in_bulk_with_entries(on: Stage) -> None:
     """
     await on.begin(ORDERS)
 
-    def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
+    def roll_twice(root: Root, _: FsyncFlusher) -> None:
         on.known()
-        _roll(root, flusher)
-        roll_all_forward(root, flusher)
+        _roll(root)
+        roll_all_forward(root)
 
     ids = await _Bulk(on, key="night", head=HEAD).publish(roll_twice)
     await on.clients.delete(ids[1])
@@ -135,19 +137,19 @@ async def roll_forward_what_another_has(on: Stage) -> None:
     """Which died before the journal's end."""
     await on.begin(ORDERS)
 
-    def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
+    def roll_twice(root: Root, _: FsyncFlusher) -> None:
         on.known()
-        _roll(root, flusher)
-        roll_all_forward(root, flusher)
+        _roll(root)
+        roll_all_forward(root)
 
     ids = await _Bulk(on).publish(roll_twice)
     await on.clients.delete(ids[1])
 
 
-def _roll(root: Root, flusher: FsyncFlusher) -> None:
+def _roll(root: Root) -> None:
     journal = read_journal(root, journal_path(root.layout, NAME, JournalFile.JOURNAL))
     assert journal is not None
-    Roller(root, flusher, journal).run()
+    Roller(root, journal).run()
 
 
 @script()
@@ -155,9 +157,9 @@ async def roll_folds_forward(on: Stage) -> None:
     """The first goes to its place whole, which the second finds taken."""
     await on.begin(ORDERS)
 
-    def roll(root: Root, flusher: FsyncFlusher) -> None:
-        _roll(root, flusher)
-        roll_all_forward(root, flusher)
+    def roll(root: Root, _: FsyncFlusher) -> None:
+        _roll(root)
+        roll_all_forward(root)
 
     ids = await _Bulk(on, in_folds=True).publish(roll)
     await on.clients.delete(ids[0])
@@ -168,10 +170,10 @@ async def roll_folds_forward_that_another_has(on: Stage) -> None:
     """Which died before the journal's end."""
     await on.begin(ORDERS)
 
-    def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
+    def roll_twice(root: Root, _: FsyncFlusher) -> None:
         on.known()
-        _roll(root, flusher)
-        roll_all_forward(root, flusher)
+        _roll(root)
+        roll_all_forward(root)
 
     ids = await _Bulk(on, in_folds=True).publish(roll_twice)
     await on.clients.delete(ids[1])
@@ -190,5 +192,5 @@ async def delete_the_queue_of_a_bulk(on: Stage) -> None:
     await _Bulk(on).publish(lambda *_: on.known())
     await on.clients.drop(ORDERS)
     await on.clients.make(ORDERS)
-    await on.other(roll_all_forward)
+    await on.other(lambda root, _: roll_all_forward(root))
     await on.clients.publish(300)

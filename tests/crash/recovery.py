@@ -88,7 +88,7 @@ class _Recovery:
         # As an mq does before it serves, and beside that.
         if self._chance.random() < 0.5:
             roll_all_on(self._root)
-        roll_all_forward(self._root, self._flusher)
+        roll_all_forward(self._root)
         self._uuids = UuidSource(self._clock)
         self._delivered: set[str] = set()
         self._fired: dict[int, set[str]] = defaultdict(set)
@@ -212,7 +212,7 @@ class _Recovery:
         problems += stored_and_reaped(self._root, self._flusher, self._ledger)
         reap(self._root.files, removed, self._clock.now_ms(), 0, root=self._root)
         # What the sweeper does beside its passes, in a thread of its own, is at its end by then.
-        roll_all_forward(self._root, self._flusher)
+        roll_all_forward(self._root)
         problems += self._parts_nothing(sweeper)
         end = audit(self._root)
         problems += _breaches(end, lambda breach, name: False)

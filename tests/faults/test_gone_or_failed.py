@@ -228,7 +228,7 @@ def test_a_publish_is_rolled_forward_to_no_queue_s_loss(
     files.fail("rename", errno.ENOENT, "/queues/orders/", times=1)
     files.fail("rename", errno.EIO, "/queues/orders/")
     with pytest.raises(StorageFailed):
-        roll_forward(place.root, place.flusher, name)
+        roll_forward(place.root, name)
 
 
 def test_a_key_s_publish_is_not_rolled_forward_without_the_folder_of_keys(
@@ -239,7 +239,7 @@ def test_a_key_s_publish_is_not_rolled_forward_without_the_folder_of_keys(
     name = committed(place.root, staged, publish_id="nightly").name
     (place.top / "keys").rename(place.top / "away")
     with pytest.raises(StorageFailed):
-        roll_forward(place.root, place.flusher, name)
+        roll_forward(place.root, name)
 
 
 def test_a_stale_folder_is_gone_and_no_failure_of_the_disk(
@@ -347,5 +347,5 @@ def test_a_publish_whose_journal_stays_is_not_at_its_end(
     name = committed(place.root, staged, publish_id="nightly").name
     files.fail("rename", errno.ENOENT, "nightly.done")
     with pytest.raises((OSError, MqError)):
-        roll_forward(place.root, place.flusher, name)
+        roll_forward(place.root, name)
     assert (place.top / "journal/nightly.json").exists()

@@ -233,7 +233,7 @@ def test_a_forgotten_job_is_taken_away_under_its_lock(
     staged(watched)
     watched.pass_s(STAGING_FORGOTTEN_S + 60)
     locking.locked.clear()
-    sweep_bulk(watched.root, watched.flusher)
+    sweep_bulk(watched.root)
     assert job_lock(watched.root.layout, STAGED_JOB) in locking.locked
     assert not Path(job_folder(watched.root.layout, STAGED_JOB)).exists()
 
@@ -243,7 +243,7 @@ def test_who_waits_for_a_publish_waits_for_its_journal_s_lock(
 ) -> None:
     name = staged(watched, "nightly")
     locking.locked.clear()
-    roll_forward(watched.root, watched.flusher, name, wait=True)
+    roll_forward(watched.root, name, wait=True)
     assert journal_path(watched.root.layout, name, JournalFile.JOURNAL) in locking.locked
 
 

@@ -71,7 +71,7 @@ def rolled(root: Root, name: Key) -> object:
     """The publish rolled forward."""
     flusher = FsyncFlusher(root.files, 1)
     try:
-        return roll_forward(root, flusher, name)
+        return roll_forward(root, name)
     finally:
         flusher.close()
 

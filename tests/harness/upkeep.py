@@ -26,7 +26,7 @@ class BulkAtOnce(BulkPublishes):
     """However long that takes, rather than beside the turns."""
 
     def act(self) -> Turn:
-        swept = sweep_bulk(self.root, self.work.flusher)
+        swept = sweep_bulk(self.root)
         return Turn(swept + sweep_packs(self.root))
 
 

@@ -5,9 +5,6 @@ Any process may do so after a crash anywhere, under the journal's lock. PROTOCOL
 publishes", has the steps and what a crash after each leaves.
 """
 
-import contextlib
-from collections.abc import Iterator
-
 from mq.model.errors import Busy, MqError, unavailable
 from mq.model.lifecycle import FORGET
 from mq.model.log import logger
@@ -16,10 +13,9 @@ from mq.store.bulk.folds import staged_folds, unfold
 from mq.store.bulk.journal import Journal, journals, read_journal
 from mq.store.bulk.rolling import Rolled, Roller
 from mq.store.bulk.staged import remove_job, staged_entries, staged_names
-from mq.store.core.moves import Move, move, named_status
+from mq.store.core.moves import Move, claimed_path, move
 from mq.store.core.root import Root, rename_once, unlink_if_there
 from mq.store.disk.files import is_gone
-from mq.store.disk.flush import Flusher
 from mq.store.format.layout import parse_entry
 from mq.store.format.pipeline import Attempt, JournalFile, journal_path, staged_spot
 from mq.store.format.walk import named
@@ -27,19 +23,19 @@ from mq.store.format.walk import named
 _log = logger("mq.publishes")
 
 
-def roll_forward(root: Root, flusher: Flusher, name: Key, *, wait: bool = False) -> Rolled | None:
+def roll_forward(root: Root, name: Key, *, wait: bool = False) -> Rolled | None:
     """Moves all staged messages of a committed publish to their places, and ends its journal.
     Blocking. None: there is nothing to do or, without `wait`, another process does it.
 
     Raises OSError, Unavailable: the next try continues. Durable on return: no, but the publish is.
     """
     path = journal_path(root.layout, name, JournalFile.JOURNAL)
-    with _locked(root, path, wait) as is_ours:
-        journal = read_journal(root, path) if is_ours else None
+    with claimed_path(root, path, wait=wait) as claim:
+        journal = None if claim is None else read_journal(root, path)
         if journal is None:
             return None
         try:
-            rolled = Roller(root, flusher, journal).run()
+            rolled = Roller(root, journal).run()
         except OSError as error:
             raise unavailable(error) from error
         if not rolled.left:
@@ -50,14 +46,14 @@ def roll_forward(root: Root, flusher: Flusher, name: Key, *, wait: bool = False)
         return rolled
 
 
-def roll_all_forward(root: Root, flusher: Flusher) -> int:
+def roll_all_forward(root: Root) -> int:
     """Rolls forward the publishes that no other process is rolling. Returns the number of moved
     messages. Blocking. Logs failures; the next call tries again.
     """
     moved = 0
     for name in journals(root):
         try:
-            rolled = roll_forward(root, flusher, name)
+            rolled = roll_forward(root, name)
         except (OSError, MqError) as error:
             fields = {"name": name.text, "error": repr(error)}
             _log.warning("a publish is not rolled forward yet", extra={"fields": fields})
@@ -74,26 +70,6 @@ def roll_all_forward(root: Root, flusher: Flusher) -> int:
         else:
             _log.info("a publish was rolled forward", extra={"fields": facts})
     return moved
-
-
-@contextlib.contextmanager
-def _locked(root: Root, path: str, wait: bool) -> Iterator[bool]:
-    try:
-        descriptor = root.files.open_claimed(path)
-    except OSError as error:
-        if not is_gone(error):
-            raise
-        yield False
-        return
-    try:
-        if wait:
-            root.files.wait_for_lock(descriptor)
-        elif not root.files.lock(descriptor):
-            yield False
-            return
-        yield named_status(root, path, descriptor) is not None
-    finally:
-        root.files.close(descriptor)
 
 
 def _end(root: Root, name: Key, journal: Journal) -> None:

@@ -32,7 +32,7 @@ from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
 from mq.store.core.unserved import mark_of
 from mq.store.disk.files import is_gone
-from mq.store.disk.flush import Flusher
+from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_group
 from mq.store.disk.steps import Steps
 from mq.store.format.layout import parse_entry
@@ -71,7 +71,6 @@ class Roller:
     """Moves one journal's messages to their places; the caller holds its lock."""
 
     root: Root
-    flusher: Flusher
     journal: Journal
     _tags: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The tags of a batch's messages, for their queue's history."""
@@ -231,7 +230,7 @@ class Roller:
             self._enter(batch.queue, ids, spot)
         steps = [self._reveal(batch, each, each.key, spot) for each in ids if each.key is not None]
         rolled = Rolled()
-        for outcome in run_group(steps, self.flusher):
+        for outcome in run_group(steps, NoFlusher()):
             if outcome.error is not None:
                 raise outcome.error
             rolled = rolled.plus(outcome.value)

@@ -12,7 +12,6 @@ from mq.store.bulk.journal import job_locked, journal_files, journals, read_jour
 from mq.store.bulk.roll_forward import roll_all_forward
 from mq.store.bulk.staged import remove_job
 from mq.store.core.root import Root, sweep_unfinished, unlink_if_there
-from mq.store.disk.flush import Flusher
 from mq.store.format.pipeline import (
     LEDGER_KEPT_S,
     JournalFile,
@@ -34,9 +33,8 @@ class BulkSweep:
     early, the next one continues.
     """
 
-    def __init__(self, root: Root, flusher: Flusher) -> None:
+    def __init__(self, root: Root) -> None:
         self._root = root
-        self._flusher = flusher
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
@@ -44,16 +42,15 @@ class BulkSweep:
         if self._thread is not None and self._thread.is_alive():
             return
         if journal_files(self._root) or any(_entries(self._root)):
-            work = (self._root, self._flusher)
-            self._thread = threading.Thread(target=sweep_bulk, args=work, daemon=True)
+            self._thread = threading.Thread(target=sweep_bulk, args=(self._root,), daemon=True)
             self._thread.start()
 
 
-def sweep_bulk(root: Root, flusher: Flusher) -> int:
+def sweep_bulk(root: Root) -> int:
     """Rolls committed publishes forward and removes abandoned staging. Returns the number of moved
     messages. Blocking. Logs failures; the next pass tries again.
     """
-    moved = roll_all_forward(root, flusher)
+    moved = roll_all_forward(root)
     try:
         _sweep_ledger(root)
         _sweep_staging(root)

@@ -58,13 +58,17 @@ def claimed(root: Root, place: Place) -> AbstractContextManager[Claim | None]:
     return _claimed(root, place.path(root.layout), place)
 
 
-def claimed_path(root: Root, path: str) -> AbstractContextManager[Claim | None]:
-    """Likewise, for any file."""
-    return _claimed(root, path, None)
+def claimed_path(
+    root: Root, path: str, *, wait: bool = False
+) -> AbstractContextManager[Claim | None]:
+    """Likewise, for any file. `wait`: waits while another process has the lock."""
+    return _claimed(root, path, None, wait)
 
 
 @contextlib.contextmanager
-def _claimed(root: Root, path: str, place: Place | None) -> Iterator[Claim | None]:
+def _claimed(
+    root: Root, path: str, place: Place | None, wait: bool = False
+) -> Iterator[Claim | None]:
     try:
         descriptor = root.files.open_claimed(path)
     except OSError as error:
@@ -73,7 +77,7 @@ def _claimed(root: Root, path: str, place: Place | None) -> Iterator[Claim | Non
         yield None
         return
     try:
-        claim = _claim(root, path, descriptor)
+        claim = _claim(root, path, descriptor, wait)
         if claim is not None and place is not None and claim.status.st_nlink > 1:
             claim = claim if leave_latest(root, place, claim.status) else None
         yield claim
@@ -81,8 +85,10 @@ def _claimed(root: Root, path: str, place: Place | None) -> Iterator[Claim | Non
         root.files.close(descriptor)
 
 
-def _claim(root: Root, path: str, descriptor: int) -> Claim | None:
-    if not root.files.lock(descriptor):
+def _claim(root: Root, path: str, descriptor: int, wait: bool) -> Claim | None:
+    if wait:
+        root.files.wait_for_lock(descriptor)
+    elif not root.files.lock(descriptor):
         return None
     status = named_status(root, path, descriptor)
     if status is None or not stat.S_ISREG(status.st_mode):

@@ -206,7 +206,7 @@ def _forget(root: Root, flusher: Flusher, violation: Violation) -> str | None:
 
 def _journal(root: Root, flusher: Flusher, violation: Violation) -> str | None:
     name, _ = parse_journal_file(os.path.basename(violation.path))
-    rolled = roll_forward(root, flusher, name)
+    rolled = roll_forward(root, name)
     if rolled is None:
         return None
     if rolled.left:
@@ -229,7 +229,7 @@ def _leftover(root: Root, flusher: Flusher, violation: Violation) -> str | None:
     elif folder == parts(layout):
         sweep_tries(root)
     elif folder in (layout.journal, staging(layout)):
-        sweep_bulk(root, flusher)
+        sweep_bulk(root)
     elif folder in (layout.members, layout.shovels, layout.active):
         sweep_members(root)
         sweep_shovels(root)

@@ -154,7 +154,7 @@ async def forgotten(at: At) -> None:
     at.run(begin_publish(root, Key("other")))
     at.clock.advance(8 * 24 * 3600)
     at.watch()
-    sweep_bulk(root, at.flusher())
+    sweep_bulk(root)
 
 
 @plays("bulk publishes: roll a fold forward")

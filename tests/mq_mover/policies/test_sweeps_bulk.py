@@ -53,7 +53,7 @@ def test_mq_mover_rolls_forward_when_it_starts(opened: Root, daemons: Processes)
 
 
 def test_a_pass_beside_other_work_is_one_at_a_time(opened: Root) -> None:
-    sweep = BulkSweep(opened, NoFlusher())
+    sweep = BulkSweep(opened)
     for _ in range(3):
         sweep.begin()
     eventually(lambda: is_rolled(opened), "the journal's end")

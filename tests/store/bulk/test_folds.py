@@ -23,7 +23,7 @@ from mq.store.bulk.sweep import sweep_bulk
 from mq.store.bulk.windows import FOLD_ROWS_MAX, FOLD_ROWS_MIN, WINDOW_AHEAD_MS_MAX, WindowIds
 from mq.store.core.find import whereabouts
 from mq.store.core.root import Root
-from mq.store.disk.flush import FsyncFlusher, NoFlusher
+from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.bucket_names import Shape
 from mq.store.format.pipeline import WINDOW_BITS, Attempt, Fold
@@ -178,7 +178,7 @@ def test_a_fold_that_lacks_a_message_is_not_committed(root: Root, tmp_path: Path
 def test_folds_that_nobody_commits_go(root: Root, clock: FakeClock, tmp_path: Path) -> None:
     stage_fold(root, BODIES)
     clock.advance(25 * 3600)
-    sweep_bulk(root, NoFlusher())
+    sweep_bulk(root)
     assert len([name for name in staged_files(tmp_path) if name[-5:] != ".lock"]) == 0
     stage_fold(root, BODIES)
     assert abort(root, JOB)
@@ -195,7 +195,6 @@ def test_every_call_may_fail_once(tmp_path: Path, code: int) -> None:
         path, files, clock = tmp_path / str(after), FaultyFiles(), FakeClock()
         root = open_root(str(path), files, clock)
         run_alone(create_queue(root, QUEUE), NoFlusher())
-        flusher = FsyncFlusher(files, 1)
         fault = files.fail("", code, times=1, after=after)
         is_known = False
         try:
@@ -203,17 +202,16 @@ def test_every_call_may_fail_once(tmp_path: Path, code: int) -> None:
             second, _ = stage_fold(root, BODIES[1:], Attempt(1, 0))
             committed(root, first, second)
             is_known = True
-            roll_all_forward(root, flusher)
+            roll_all_forward(root)
         except (OSError, MqError):
             pass
         files.heal()
         said = str(fault)
         assert files.open_paths() == [], said
-        roll_all_forward(root, flusher)
+        roll_all_forward(root)
         assert sorted(ready(root).values()) in ([BODIES] if is_known else [[], BODIES]), said
         assert journals(root) == [], said
         assert_audits_clean(path)
-        flusher.close()
         if not fault.hits:
             break
     else:

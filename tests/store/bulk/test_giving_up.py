@@ -108,11 +108,11 @@ def test_that_a_job_was_given_up_is_known_for_a_day(
 ) -> None:
     abort(root, JOB)
     clock.advance(23 * 3600)
-    sweep_bulk(root, NoFlusher())
+    sweep_bulk(root)
     assert staged_files(tmp_path) == [JOB]
     assert_audits_clean(tmp_path)
     clock.advance(2 * 3600)
-    sweep_bulk(root, NoFlusher())
+    sweep_bulk(root)
     assert staged_files(tmp_path) == []
 
 
@@ -136,7 +136,7 @@ def test_giving_up_may_fail_at_every_call_and_the_next_try_does_it(
         with pytest.raises(StagedFileGone):
             stage(root, [b"late"])
         clock.advance(25 * 3600)
-        sweep_bulk(root, NoFlusher())
+        sweep_bulk(root)
         assert staged_files(path) == []
     else:
         raise AssertionError("the faults never ended")

@@ -28,7 +28,7 @@ from mq.store.bulk.roll_forward import roll_all_forward
 from mq.store.bulk.sweep import sweep_bulk
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
-from mq.store.disk.flush import FsyncFlusher, NoFlusher
+from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.pipeline import Attempt
 from mq.store.opening import attach_root, open_root
@@ -68,12 +68,12 @@ def states(path: Path) -> dict[str, int]:
 def test_what_is_staged_is_no_message_until_it_is_committed(root: Root, tmp_path: Path) -> None:
     staged, _ = stage(root, [b"a", b"b"])
     assert staged.messages == 2
-    assert roll_all_forward(root, NoFlusher()) == 0
+    assert roll_all_forward(root) == 0
     assert ready(root) == []
     assert len(staged_files(tmp_path)) == 2
     committed(root, staged)
     assert ready(root) == []
-    assert roll_all_forward(root, NoFlusher()) == 2
+    assert roll_all_forward(root) == 2
     assert ready(root) == [b"a", b"b"]
     assert journals(root) == []
     assert not Path(root.layout.new, ".spark", JOB).exists()
@@ -104,7 +104,7 @@ def test_a_publish_id_is_published_once(root: Root, tmp_path: Path) -> None:
     second, _ = stage(root, [b"second"], job=OTHER_JOB)
     assert committed(root, second, job=OTHER_JOB, publish_id=NAME.text).was_before
     assert len(staged_files(tmp_path)) == 2  # The first one's message and lock.
-    roll_all_forward(root, NoFlusher())
+    roll_all_forward(root)
     third, _ = stage(root, [b"third"], job=OTHER_JOB)
     assert committed(root, third, job=OTHER_JOB, publish_id=NAME.text).was_before
     assert ready(root) == [b"first"]
@@ -131,7 +131,7 @@ def test_an_abort_takes_all_away_but_never_what_is_committed(root: Root, tmp_pat
     staged, _ = stage(root, [b"b"], job=OTHER_JOB)
     committed(root, staged, job=OTHER_JOB, publish_id=NAME.text)
     assert not abort(root, OTHER_JOB, NAME)
-    roll_all_forward(root, NoFlusher())
+    roll_all_forward(root)
     assert not abort(root, OTHER_JOB, NAME)
     assert ready(root) == [b"b"]
 
@@ -187,7 +187,7 @@ def test_a_purge_after_the_commit_point_covers_it(root: Root, clock: FakeClock) 
     committed(root, staged, keyed)
     clock.advance(1)
     run_alone(purge(root, QUEUE, clock.now_ms()), NoFlusher())
-    roll_all_forward(root, NoFlusher())
+    roll_all_forward(root)
     assert ready(root) == []
     assert len(list(Path(root.layout.remove).iterdir())) == 2
 
@@ -199,7 +199,7 @@ def test_what_is_committed_goes_with_its_queue(root: Root, tmp_path: Path, again
     run_alone(delete_queue(root, QUEUE, UuidSource(root.clock).next()), NoFlusher())
     if again:
         run_alone(create_queue(root, QUEUE), NoFlusher())
-    roll_all_forward(root, NoFlusher())
+    roll_all_forward(root)
     assert journals(root) == []
     assert states(tmp_path) == {"remove": 1}
     assert staged_files(tmp_path) == []
@@ -209,10 +209,10 @@ def test_what_has_no_queue_and_no_tombstone_stays(root: Root, tmp_path: Path) ->
     staged, _ = stage(root, [b"a"])
     committed(root, staged)
     Path(root.layout.queue(QUEUE)).rmdir()
-    roll_all_forward(root, NoFlusher())
+    roll_all_forward(root)
     assert len(journals(root)) == 1
     Path(root.layout.queue(QUEUE)).mkdir(mode=0o700)
-    roll_all_forward(root, NoFlusher())
+    roll_all_forward(root)
     assert ready(root) == [b"a"]
 
 
@@ -301,7 +301,7 @@ def test_only_one_process_rolls_a_journal_forward_at_a_time(root: Root) -> None:
 
 def test_a_publish_without_messages_is_remembered_too(root: Root) -> None:
     assert not committed(root, publish_id=NAME.text).was_before
-    roll_all_forward(root, NoFlusher())
+    roll_all_forward(root)
     assert is_published(root, NAME)
 
 
@@ -311,18 +311,18 @@ def test_what_is_forgotten_goes_and_what_is_not_stays(
     stage(root, [b"a"])
     done, _ = stage(root, [b"b"], job=OTHER_JOB)
     committed(root, done, job=OTHER_JOB, publish_id=NAME.text)
-    roll_all_forward(root, NoFlusher())
+    roll_all_forward(root)
     begun = Key.parse("begun")
     run_alone(begin_publish(root, begun), NoFlusher())
     clock.advance(23 * 3600)
-    sweep_bulk(root, NoFlusher())
+    sweep_bulk(root)
     assert len(staged_files(tmp_path)) == 1
     clock.advance(2 * 3600)
-    sweep_bulk(root, NoFlusher())
+    sweep_bulk(root)
     assert staged_files(tmp_path) == []
     assert is_published(root, NAME)
     clock.advance(7 * 24 * 3600)
-    sweep_bulk(root, NoFlusher())
+    sweep_bulk(root)
     assert not is_published(root, NAME)
     assert os.listdir(root.layout.journal) == [".lock"]
 
@@ -339,7 +339,6 @@ def test_every_call_may_fail_once(tmp_path: Path, work: str, code: int) -> None:
         path, files, clock = tmp_path / str(after), FaultyFiles(), FakeClock()
         root = open_root(str(path), files, clock)
         run_alone(create_queue(root, QUEUE), NoFlusher())
-        flusher = FsyncFlusher(files, 1)
         fault = files.fail("", code, times=1, after=after)
         is_known = False
         try:
@@ -351,13 +350,13 @@ def test_every_call_may_fail_once(tmp_path: Path, work: str, code: int) -> None:
             )
             committed(root, staged, publish_id=NAME.text if work == "scheduled" else None)
             is_known = True
-            roll_all_forward(root, flusher)
+            roll_all_forward(root)
         except (OSError, MqError):
             pass
         files.heal()
         said = f"{fault} of {work}"
         assert files.open_paths() == [], said
-        roll_all_forward(root, flusher)
+        roll_all_forward(root)
         found = states(path)
         assert sum(found.values()) in ((2,) if is_known else (0, 2)), said
         assert journals(root) == [], said
@@ -365,7 +364,6 @@ def test_every_call_may_fail_once(tmp_path: Path, work: str, code: int) -> None:
             assert set(found) == {"delay" if work == "scheduled" else "queues"}, said
             assert [name for name in staged_files(path) if ":" in name] == [], said
         assert_audits_clean(path)
-        flusher.close()
         if not fault.hits:
             assert sum(found.values()) == 2
             return
