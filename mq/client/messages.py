@@ -1,7 +1,7 @@
 """A queue's messages: fetches them, reads them, and changes them by id or key."""
 
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, fields
 from http import HTTPStatus
 from typing import Final, cast
@@ -313,12 +313,19 @@ class Messages(OfQueue):
         self, states: Iterable[State] = ("ready",), *, count: int = BATCH_MESSAGES_MAX
     ) -> AsyncIterator[PeekedMessage]:
         """Lists all messages of these states, one state after the other, in pages of `count`."""
-        for state in tuple(states):
+        async for page in self._pages(tuple(states), count):
+            for message in page:
+                yield message
+
+    async def _pages(
+        self, states: Sequence[State], count: int
+    ) -> AsyncIterator[list[PeekedMessage]]:
+        """The pages of `browse`."""
+        for state in states:
             after: str | None = None
             while True:
                 page = await self.peek(states=(state,), count=count, after=after)
-                for message in page:
-                    yield message
+                yield page
                 if len(page) < count:
                     break
                 after = page[-1].id

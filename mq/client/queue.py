@@ -64,6 +64,7 @@ class AsyncQueue(Publishing, Messages, Schedules, Shovel):
 
     async def change_settings(
         self,
+        /,
         changes: Mapping[str, Any] | None = None,
         *,
         if_match: str | None = None,

@@ -2,22 +2,26 @@
 
 import asyncio
 import gc
+import inspect
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
-from harness import sync_client
 from harness.in_threads import in_thread
 from harness.processes import Processes, eventually
 from harness.server import Server
 from harness.waiting import comes_true
 
 import mq
-from mq import Client
+from mq import AsyncClient, Client
+from mq.client.consuming.consumer import AsyncConsumer
 from mq.client.errors import NotUsable
+from mq.client.message import AsyncMessage
 from mq.client.portal import Portal
+from mq.client.queue import AsyncQueue
+from mq.client.sync import Consumer, Message, Queue
 
 NOTHING = "nothing"
 
@@ -48,9 +52,51 @@ def test_all_that_mq_has_is_in_its_dir() -> None:
     assert all(hasattr(mq, each) for each in dir(mq))
 
 
-def test_the_client_for_threads_is_what_the_one_for_event_loops_makes_of_it() -> None:
-    why = f"it is generated: run `{sync_client.COMMAND}`"
-    assert sync_client.TARGET.read_text(encoding="utf-8") == sync_client.generated(), why
+PAIRS = [
+    (Client, AsyncClient),
+    (Queue, AsyncQueue),
+    (Message, AsyncMessage),
+    (Consumer, AsyncConsumer),
+]
+# What a consumer does with a message before a program has it.
+OF_EVENT_LOOPS = {"begin", "came_by", "settler"}
+
+
+def public(class_: type) -> set[str]:
+    return {each for each in dir(class_) if not each.startswith("_")}
+
+
+@pytest.mark.parametrize(("ours", "asynchronous"), PAIRS)
+def test_the_client_for_threads_has_all_methods_of_the_one_for_event_loops(
+    ours: type, asynchronous: type
+) -> None:
+    fields = set(inspect.get_annotations(asynchronous)) | {"name"} & public(ours)
+    assert public(ours) == (public(asynchronous) | fields) - OF_EVENT_LOOPS
+    for name in public(ours) & public(asynchronous):
+        method, theirs = getattr(ours, name), getattr(asynchronous, name)
+        if callable(method):
+            assert inspect.signature(method).parameters == inspect.signature(theirs).parameters
+            assert method.__doc__, name
+            assert not inspect.iscoroutinefunction(method)
+
+
+def test_a_method_shows_what_it_takes_and_returns() -> None:
+    assert str(inspect.signature(Client)).startswith("(url: str = 'http://127")
+    assert str(inspect.signature(Queue.fetch)).endswith("-> 'mq.client.message.Message | None'")
+    assert str(inspect.signature(Queue("orders", Portal(nothing)).describe)).startswith("() -> ")
+    assert "`for message in queue.consume()`" in (Queue.consume.__doc__ or "")
+
+
+async def test_an_iterable_of_messages_may_use_the_client(server: Server) -> None:
+    def use() -> list[bytes]:
+        with Client(server.url) as client:
+            queue = client.queue("orders")
+            queue.create()
+            queue.publish_many(queue.publish("1") and str(n) for n in range(2))
+            queue.publish_many(messages=(each.body for each in queue.browse()))
+            return sorted(each.body for each in queue.browse(count=3))
+
+    assert await in_thread(use) == [b"0", b"0", *[b"1"] * 6]
 
 
 async def test_a_client_has_a_thread_from_its_first_call_to_its_end(server: Server) -> None:
@@ -152,7 +198,7 @@ with Client(sys.argv[1]) as client:
     main = threading.get_ident()
 
     def interrupt():
-        while "fetch" not in (names := [f.name for f in stack()]) or "wait" not in names:
+        while "run" not in (names := [f.name for f in stack()]) or "wait" not in names:
             pass
         os.kill(os.getpid(), signal.SIGINT)
 
