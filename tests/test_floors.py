@@ -38,6 +38,7 @@ FLOORS = (
         "mq.store.totals",
     ),
     ("mq.store.opening",),
+    ("mq.store.upgrade",),
     ("mq.store.audit",),
     ("mq.broker", "mq.coordination"),
     ("mq.metrics",),

@@ -32,7 +32,7 @@ from mq.store.disk.space import Space
 from mq.store.format.archive import archive_folder
 from mq.store.format.entries import index_folders
 from mq.store.format.history import history_folder
-from mq.store.format.layout import FORMAT_LINE, FORMAT_LINES, FORMATS_KNOWN, Layout
+from mq.store.format.layout import FORMAT_LINE, OLD_FORMAT_LINES, Layout
 from mq.store.format.pipeline import staging
 from mq.store.history.recording import Recorded, Recorder
 from mq.store.leases.names import OpenLeases
@@ -260,6 +260,11 @@ def open_for_audit(path: str | Path, files: Files, clock: Clock, kind: str) -> R
 
 def check_is_root(root: Root) -> None:
     """Raises StartupError when it is no root of this format, or may not be read."""
+    _check_line(root.layout, format_of(root))
+
+
+def format_of(root: Root) -> str:
+    """The line of the root's format. Raises StartupError when it is no root, or may not be read."""
     top = root.layout.root
     try:
         if not os.path.isdir(top):
@@ -281,8 +286,7 @@ def check_is_root(root: Root) -> None:
         next(root.files.entries(top), None)
     except OSError as error:
         raise StartupError(f"{top} cannot be read: {os.strerror(error.errno or 0)}") from error
-    if line not in FORMAT_LINES:
-        raise _other_format(root.layout, line)
+    return line
 
 
 _MAY_NOT: Final = "run as the user that owns it, or change its owner (chown)"
@@ -424,15 +428,16 @@ def check_format(layout: Layout, files: Files) -> None:
 
 
 def _check_line(layout: Layout, found: str) -> None:
-    if found not in FORMAT_LINES:
-        raise _other_format(layout, found)
-
-
-def _other_format(layout: Layout, found: str) -> StartupError:
-    return StartupError(
-        f"{layout.format} has the format {found.strip()!r}, and this mq knows "
-        f"{FORMATS_KNOWN}; use the mq that made the root, or another root"
-    )
+    if found in OLD_FORMAT_LINES:
+        raise StartupError(
+            f"{layout.root} has the format {found.strip()!r}, of an older mq; stop every daemon "
+            f"that uses it, and run: mqctl upgrade {layout.root}"
+        )
+    if found != FORMAT_LINE:
+        raise StartupError(
+            f"{layout.format} has the format {found.strip()!r}, and this mq knows "
+            f"{FORMAT_LINE.strip()!r}; use the mq that made the root, or another root"
+        )
 
 
 def _is_unfinished(line: str) -> bool:

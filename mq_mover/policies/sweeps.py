@@ -15,11 +15,9 @@ from mq.model.totals import TOTALS_EVERY_S
 from mq.store.bulk.spools import sweep_spools
 from mq.store.bulk.sweep import BulkSweep
 from mq.store.core.failures import FailureSweep
-from mq.store.core.root import sweep_unfinished
 from mq.store.core.unserved import PurgeMark
 from mq.store.disk.group import run_alone
 from mq.store.format.layout import parse_entry
-from mq.store.format.packs import is_new_format
 from mq.store.format.walk import is_settled
 from mq.store.history.sweep import kept_of, recorded_queues, sweep_history
 from mq.store.keys.entries import EntrySweep
@@ -291,9 +289,7 @@ class Pipeline(Policy):
 
 
 class Leftovers(Policy):
-    """Removes reports of members that are gone, records of shovels whose queues are gone, and
-    abandoned unfinished files.
-    """
+    """Removes reports of members that are gone, and records of shovels whose queues are gone."""
 
     name: ClassVar[str] = "leftovers"
     every_s: ClassVar[float] = SWEEP_EVERY_S
@@ -302,5 +298,4 @@ class Leftovers(Policy):
         """Removes all of them: they are few."""
         swept = sweep_members(self.root) + sweep_shovels(self.root)
         swept += sweep_turns(self.root)
-        swept += sweep_unfinished(self.root, self.root.layout.root, is_new_format)
         return Turn(swept + sweep_crossings(self.root, self.work.flusher))

@@ -58,7 +58,7 @@ async def settle(server: Server, message_id: str, how: str) -> None:
 
 def links(root: Path) -> dict[str, str]:
     """What the links of the groups of queue q say."""
-    folders = (root / "groups" / "q").glob("*/*")
+    folders = (root / "queues" / "q" / ".groups").glob("*/*")
     return {each.name: os.readlink(each) for each in folders if each.is_symlink()}
 
 

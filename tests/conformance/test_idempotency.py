@@ -36,7 +36,7 @@ async def post(server: Server, body: bytes = b"hello", key: str = "K", query: st
 
 def links(root: Path, kind: str = "idempotency") -> list[str]:
     """What the links of queue q say."""
-    folder = root / kind / "q"
+    folder = root / "queues" / "q" / f".{kind}"
     return [os.readlink(path) for path in folder.glob("*/*") if path.is_symlink()]
 
 

@@ -29,8 +29,8 @@ NAMES = {
     "ready": ("queues/q/{id}", "new/q:{id}"),
     "buckets": ("delay/{bucket}/", "remove/{bucket}/"),
     "delayed": ("delay/q:{id}", "deleted/q"),
-    "removed": ("remove/q:{id}", "remove/q:{id}.d/", "remove/q:{id}.k/", "remove/c.1:{id}.l/"),
-    "keys": ("keys/q/", "idempotency/q/", "firings/q/"),
+    "removed": ("remove/q:{id}", "remove/q:{id}.d/", "remove/q:{id}.e/", "remove/c.1:{id}.l/"),
+    "keys": ("queues/q/.keys/", "queues/q/.idempotency/", "queues/q/.firings/"),
     "settings": ("settings/q.json", "purged/q", "schedules/q:nightly"),
     "history": ("history/",),
     "history of a queue": ("history/q/",),
@@ -85,7 +85,7 @@ async def test_what_a_link_leads_to_stays_as_it_is(
 
 
 @pytest.mark.parametrize(
-    "folder", ["history", "archive", "lost", "crossings", "new/.spark", "keys"]
+    "folder", ["history", "archive", "lost", "crossings", "new/.spark", "settings"]
 )
 async def test_a_folder_of_the_root_that_is_a_link_is_refused_at_the_start(
     serve: Serve, root: Path, outside: Outside, folder: str

@@ -21,7 +21,8 @@ MESSAGES = (
     *("queues/q/{bucket}", "queues/q/{bucket_before}", "delay/{bucket}", "remove/{bucket}"),
 )
 BESIDE = (
-    *("settings/q.json", "purged/q", "schedules/q:nightly", "keys/q", "idempotency/q", "firings/q"),
+    *("settings/q.json", "purged/q", "schedules/q:nightly"),
+    *("queues/q/.keys", "queues/q/.idempotency", "queues/q/.firings"),
     *("leases/c.1", "leases/c.2.json", "leases/c.lock", "journal/x.json", "new/.spark"),
     *("shovels/q.json", "shovels/q.stop", "members/a.json", "members/leader.json"),
     *("history", "archive", "crossings", "lost"),

@@ -239,7 +239,7 @@ async def key_of_one_that_another_crossed(on: Stage) -> None:
     await on.begin(ORDERS, OTHER)
     first = await on.clients.publish_keyed(300, KEY)
     link = link_of(on, "keys", KEY)
-    there = on.root / "keys" / OTHER / link.parent.name
+    there = on.root / "queues" / OTHER / ".keys" / link.parent.name
     there.mkdir(parents=True, mode=0o700)
     (there / link.name).symlink_to(first)
     for folder in (there, there.parent, there.parent.parent):

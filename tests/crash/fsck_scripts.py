@@ -117,7 +117,7 @@ async def fsck_link_of_nobody(on: Stage) -> None:
     """A living message whose key's link is away: nobody else may get the key meanwhile."""
     await _begin(on)
     message_id = await on.clients.publish_keyed(300, KEY)
-    (link,) = (path for path in (on.root / "keys").rglob("*") if path.is_symlink())
+    (link,) = (path for path in (on.root / "queues").glob("*/.keys/*/*") if path.is_symlink())
     link.unlink()
     _broken(on, str(link.parent.relative_to(on.root)))
     await _put_right(on)

@@ -24,7 +24,9 @@ async def _fetch(on: Stage) -> str | None:
 
 def _link(on: Stage) -> Path:
     digits = sha256(GROUP.encode()).hexdigest()[:16]
-    return on.root / "groups" / ORDERS / sha256(digits.encode()).hexdigest()[:2] / digits
+    return (
+        on.root / "queues" / ORDERS / ".groups" / sha256(digits.encode()).hexdigest()[:2] / digits
+    )
 
 
 @script(FLAT, BUCKETS)

@@ -1,5 +1,6 @@
 """Operations on keys, each in a script like those of `scripts.py`."""
 
+import asyncio
 import hashlib
 import os
 from pathlib import Path
@@ -7,9 +8,15 @@ from pathlib import Path
 from crash.load import LARGE
 from crash.registry import script
 from crash.stage import HOURS_S, LATER_S, ORDERS, Stage
+from harness.clock import FakeClock
 from harness.messages import make_body, new_id
+from harness.old_format import make_old
 
 from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher, OrderedFolders
+from mq.store.format.layout import Layout
+from mq.store.opening import root_of
+from mq.store.upgrade import upgrade
 
 KEY, ONCE = "night", "once"
 
@@ -24,7 +31,14 @@ async def _published(on: Stage, idempotency: str = "") -> str:
 
 def link_of(on: Stage, kind: str, key: str) -> Path:
     """Where a key's link is, as FORMAT.md says."""
-    return on.root / kind / ORDERS / hashlib.sha256(key.encode()).hexdigest()[:2] / key
+    return (
+        on.root
+        / "queues"
+        / ORDERS
+        / f".{kind}"
+        / hashlib.sha256(key.encode()).hexdigest()[:2]
+        / key
+    )
 
 
 def _left_in_new(on: Stage, key: str = "", idempotency: str = "") -> str:
@@ -48,7 +62,7 @@ def _left_in_new(on: Stage, key: str = "", idempotency: str = "") -> str:
 
 def _flush_link(on: Stage, kind: str, key: str) -> None:
     folder = link_of(on, kind, key).parent
-    for each in (folder.parent.parent, folder.parent, folder):
+    for each in (folder.parent, folder):
         Files().sync_folder(str(each))
 
 
@@ -263,29 +277,20 @@ async def drop_keyed(on: Stage) -> None:
 
 
 @script()
-async def make_anew_where_keys_were_left(on: Stage) -> None:
-    """By one that died in the middle of the queue's deletion."""
-    first = await _published(on, ONCE)
-    await on.clients.drop(ORDERS)
-    on.disk.mark("drop_asked", queue=ORDERS)
-    for kind, suffix in (("keys", ".k"), ("idempotency", ".i")):
-        [moved] = (on.root / "remove").glob(f"{ORDERS}:*{suffix}")
-        moved.rename(on.root / kind / ORDERS)
-    await on.clients.make(ORDERS)
-    assert await on.clients.publish_keyed(300, KEY, ONCE) != first
+async def convert_a_root_of_mq_1(on: Stage) -> None:
+    """Without daemons; with a message that has both keys, and what is left of a queue."""
+    await on.begin(ORDERS)
+    await on.clients.publish_keyed(300, KEY, ONCE)
+    await on.stop()
+    files = Files()
+    make_old(on.root, files.sync_folder)
+    on.known()
 
+    def convert() -> None:
+        flusher = FsyncFlusher(files, 1, OrderedFolders(files, lambda: None, str(on.root)))
+        upgrade(root_of(Layout.of(on.root), files, FakeClock()), flusher)
+        flusher.close()
 
-@script()
-async def make_anew_where_another_moved_keys(on: Stage) -> None:
-    """Which died before it flushed that."""
-    first = await _published(on, ONCE)
-    await on.clients.drop(ORDERS)
-    on.disk.mark("drop_asked", queue=ORDERS)
-    for kind, suffix in (("keys", ".k"), ("idempotency", ".i")):
-        [moved] = (on.root / "remove").glob(f"{ORDERS}:*{suffix}")
-        back = moved.rename(on.root / kind / ORDERS)
-        for folder in (back.parent, moved.parent):
-            Files().sync_folder(str(folder))
-        back.rename(moved)
-    await on.clients.make(ORDERS)
-    assert await on.clients.publish_keyed(300, KEY, ONCE) != first
+    await asyncio.to_thread(convert)
+    await on.start()
+    await on.clients.publish_keyed(300, "another")

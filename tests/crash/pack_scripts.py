@@ -134,19 +134,6 @@ async def publish_a_pack_alone(on: Stage) -> None:
     await _work(on, lambda by: by.publish(alone=True))
 
 
-@script(FLAT)
-async def publish_a_pack_after_one_that_died(on: Stage) -> None:
-    """Which died before it flushed the format."""
-    await on.begin(ORDERS)
-    written = on.root / ".format.0123456789abcdef"
-    written.write_text("mq 2\n")
-    descriptor = os.open(written, os.O_RDWR)
-    os.fsync(descriptor)
-    os.close(descriptor)
-    os.rename(written, on.root / "format")
-    await _work(on, lambda by: by.publish())
-
-
 @script(FLAT, BUCKETS)
 async def fetch_and_delete_a_pack(on: Stage) -> None:
     pack = await _packed(on)

@@ -315,8 +315,8 @@ class Found:
         shared sideline.
         """
         self.heads = {
-            (path.parts[-3], path.name): os.readlink(path)
-            for path in (root / "groups").glob("*/*/*")
+            (path.parts[-4], path.name): os.readlink(path)
+            for path in (root / "queues").glob("*/.groups/*/*")
             if path.is_symlink()
         }
         """What the links of groups say, by queue and group."""

@@ -35,9 +35,9 @@ from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.steps import Steps, T
-from mq.store.format.layout import FORMAT_LINES, Place
+from mq.store.format.layout import FORMAT_LINE, OLD_FORMAT_LINES, Layout, Place
 from mq.store.format.packs import tries
-from mq.store.opening import open_root
+from mq.store.opening import open_root, root_of
 from mq.store.operations.fetch import fetch
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.queues import create_queue
@@ -48,6 +48,7 @@ from mq.store.packs.parting import part
 from mq.store.packs.rolling import roll_all_on
 from mq.store.scan.order import list_ready
 from mq.store.schedules.schedules import list_schedules, read_schedule
+from mq.store.upgrade import upgrade
 from mq.tools.fsck.checking import Doing
 from mq.tools.fsck.report import Outcome
 from mq_mover.lapses import LeaseMover
@@ -67,7 +68,8 @@ def recovered(top: Path, ledger: Ledger, seed: int) -> list[str]:
     """What is broken in the root at `top`, which is used up."""
     answered = any(last in ("made", "made_anew") for last in ledger.queues.values())
     try:
-        if answered and (top / "format").read_text() not in FORMAT_LINES:
+        line = (top / "format").read_text() if answered else FORMAT_LINE
+        if line not in (FORMAT_LINE, *OLD_FORMAT_LINES):
             return ["clients were answered, and its format is not written"]
         return _Recovery(top, ledger, random.Random(seed)).problems()
     except (MqError, OSError, AssertionError, ValueError) as error:
@@ -82,6 +84,9 @@ class _Recovery:
         self._clock = FakeClock()
         self._clock.set_ms(ledger.until_ms)
         self._flusher = NoFlusher()
+        line = top / "format"
+        if line.exists() and line.read_text() in OLD_FORMAT_LINES:
+            upgrade(root_of(Layout.of(top), Files(), self._clock), self._flusher)
         self._root: Root = open_root(str(top), Files(), self._clock)
         if ledger.is_broken:
             assert checked(self._root, Doing.REPAIR).outcome is not Outcome.BROKEN
@@ -116,8 +121,6 @@ class _Recovery:
         """What a crash may leave for a while."""
         if breach in (Breach.LINKED, Breach.TWO_STATES):
             return False
-        if breach is Breach.KEYS:
-            return self._ledger.queues.get(name) in _ASKED
         if breach in (Breach.SETTINGS, Breach.PURGED):
             last = self._ledger.queues.get(name.removesuffix(".json"))
             return last in (None, *_ASKED)

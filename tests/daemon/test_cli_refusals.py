@@ -37,13 +37,13 @@ def made(top: Path) -> None:
 
 def with_a_file_for_queues(top: Path) -> None:
     (top / "root").mkdir()
-    (top / "root" / "format").write_text("mq 1\n")
+    (top / "root" / "format").write_text("mq 3\n")
     (top / "root" / "queues").write_text("")
 
 
 def of_another_format(top: Path) -> None:
     (top / "root").mkdir()
-    (top / "root" / "format").write_text("mq 3\n")
+    (top / "root" / "format").write_text("mq 9\n")
 
 
 def open_to_all(top: Path) -> None:
@@ -109,7 +109,7 @@ CASES: Final = {
         before=with_a_file_for_queues,
     ),
     "format": Case(
-        "{root}/format has the format 'mq 3', and this mq knows 'mq 1' and 'mq 2'; use the mq "
+        "{root}/format has the format 'mq 9', and this mq knows 'mq 3'; use the mq "
         "that made the root, or another root",
         before=of_another_format,
     ),

@@ -14,7 +14,7 @@ from mq.tools.mqctl.cli import COMMANDS
 PAGE = Path(mq.tools.mqctl.__file__).with_name("MQCTL.md").read_text(encoding="utf-8")
 EXAMPLES = examples_in(PAGE.partition("\n## doctor: ")[0])
 # Other chapters and pages have their examples: test_doctor, test_fsck. `tail` ends at Ctrl-C.
-ELSEWHERE = {"doctor", "fsck", "pipeline", "tail", "worker"}
+ELSEWHERE = {"doctor", "fsck", "pipeline", "tail", "upgrade", "worker"}
 
 
 @pytest.mark.certificate

@@ -160,7 +160,7 @@ _SHORTER = [
         (r"\.[0-9a-f]{16}(?:-\d+)?$", ""),  # Of a process's dotfile.
         (rf"{_UUID}(?=\.[dkifet](?:/|$)|\.l/|:)", "UUID"),
         (r"^failures/[0-9a-f]{2}(?=/)", "failures/HH"),
-        (r"^((?:keys|idempotency|firings|groups|tags)/[^/]+)/[0-9a-f]{2}(?=/)", r"\1/HH"),
+        (r"^(tags/[^/]+|queues/[^/]+/\.[a-z]+)/[0-9a-f]{2}(?=/)", r"\1/HH"),
         (r"^(expiring/[^/]+)/[0-9a-f]{8}(?=/)", r"\1/WINDOW"),
         (rf"^({_IN_BUCKETS})/{_BUCKET}(?=/)", r"\1/\2BUCKET"),
         (rf"^((?:{_IN_BUCKETS})/(?:p\d-)?BUCKET)/[0-9a-f]{{2}}(?=/)", r"\1/HH"),

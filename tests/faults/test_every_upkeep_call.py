@@ -131,9 +131,9 @@ def reaping(place: Place) -> Work:
 
 def _link(place: Place, kind: str, target: str) -> Path:
     """The link of a key `night`."""
-    of_queue = place.path / kind / QUEUE.text
-    folder = of_queue / hashlib.sha256(b"night").hexdigest()[:2]
-    for each in (of_queue, folder):
+    of_kind = place.path / "queues" / QUEUE.text / f".{kind}"
+    folder = of_kind / hashlib.sha256(b"night").hexdigest()[:2]
+    for each in (of_kind, folder):
         each.mkdir(mode=0o700)
     link = folder / "night"
     link.symlink_to(target)

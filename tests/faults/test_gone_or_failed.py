@@ -17,7 +17,6 @@ from harness.staging import committed, stage
 from mq.model.errors import MqError, QueueNotFound, StorageFailed
 from mq.model.names import Key, MessageId, QueueName
 from mq.model.settings import QueueSettings
-from mq.model.shovel import ALL
 from mq.store.bulk.roll_forward import roll_forward
 from mq.store.core.standing import not_found, refuse_gone
 from mq.store.disk.flush import FolderFlusher, FsyncFlusher
@@ -29,10 +28,7 @@ from mq.store.operations.publish import Draft, publish, publish_many
 from mq.store.operations.queues import delete_queue
 from mq.store.operations.redeliver import Timer, redeliver
 from mq.store.operations.reschedule import reschedule
-from mq.store.operations.sideline import sideline
-from mq.store.scan.order import STRICT, Candidate
 from mq.store.settings.configure import change_settings
-from mq.store.shovel.shovel import Aim, shovel_many
 
 K = Key.parse("k")
 
@@ -130,28 +126,7 @@ def test_a_publish_with_a_key_to_no_queue_makes_no_folder_of_keys(place: Leasing
     (place.top / "queues/q").rmdir()
     with pytest.raises(QueueNotFound):
         place.run(published(place, key=K))
-    assert not (place.top / "keys/q").exists()
-
-
-def test_a_key_for_which_there_is_no_folder_is_no_queue_that_is_not_found(
-    place: LeasingRoot,
-) -> None:
-    (place.top / "keys").rmdir()
-    with pytest.raises(StorageFailed):
-        place.run(published(place, key=K))
-
-
-def test_a_shovel_tells_that_there_is_no_folder_for_keys(place: LeasingRoot) -> None:
-    place.make_queue(QUEUE.sideline())
-    message_id = place.run(published(place, key=K))
-    place.run(sideline(place.root, QUEUE, message_id))
-    place.clock.advance(1)
-    (place.top / "keys").rename(place.top / "away")
-    aim = Aim(QUEUE, ALL, place.clock.now_ms())
-    shovelled = shovel_many(
-        place.root, place.flusher, aim, [Candidate(STRICT.key(message_id.text), "")]
-    )
-    assert isinstance(shovelled.error, StorageFailed)
+    assert not (place.top / "queues/q/.keys").exists()
 
 
 def fetched(place: LeasingRoot, later_s: float = 0) -> MessageId:
@@ -227,17 +202,6 @@ def test_a_publish_is_rolled_forward_to_no_queue_s_loss(
     name = committed(place.root, staged, publish_id="nightly").name
     files.fail("rename", errno.ENOENT, "/queues/orders/", times=1)
     files.fail("rename", errno.EIO, "/queues/orders/")
-    with pytest.raises(StorageFailed):
-        roll_forward(place.root, name)
-
-
-def test_a_key_s_publish_is_not_rolled_forward_without_the_folder_of_keys(
-    place: LeasingRoot,
-) -> None:
-    place.make_queue(QueueName.parse("orders"))
-    staged, _ = stage(place.root, [b"x"], key="k")
-    name = committed(place.root, staged, publish_id="nightly").name
-    (place.top / "keys").rename(place.top / "away")
     with pytest.raises(StorageFailed):
         roll_forward(place.root, name)
 

@@ -35,7 +35,7 @@ async def test_another_meaning_that_was_made_and_not_answered_is_ours(serve: Ser
     files.fail("link", errno.EEXIST, "/.new", times=1, performed=True)
     reply = await post(server)
     assert reply.status == 201
-    link = server.root / "keys" / "q" / HASHED / "k"
+    link = server.root / "queues" / "q" / ".keys" / HASHED / "k"
     assert str(link.readlink()) == reply.id
     assert not os.path.lexists(link.parent / ".new")
 
@@ -82,7 +82,7 @@ async def test_a_failed_publish_whose_idempotency_key_cannot_be_taken_back_keeps
     server = await serve(files=files)
     await make_queue(server)
     files.fail("rename", errno.EIO, "/new/q:", times=1)
-    files.fail("unlink", errno.EIO, "/idempotency/")
+    files.fail("unlink", errno.EIO, "/.idempotency/")
     assert (await post(server, "", "k")).status == 503
     [staged] = message_files(server.root)["new"]
     files.heal()
@@ -98,7 +98,7 @@ async def test_who_finds_another_at_the_key_s_folder_is_told_so(serve: Serve, ro
     await make_queue(server)
     first = await post(server)
     (root / "queues" / "q" / first.id).unlink()
-    path = root / "keys" / "q" / HASHED / ".lock"
+    path = root / "queues" / "q" / ".keys" / HASHED / ".lock"
     path.touch(0o600)
     with path.open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -116,5 +116,5 @@ async def test_a_folder_of_keys_that_a_mount_shows_and_that_is_gone_is_made_agai
     await make_queue(server)
     first = await post(server)
     assert (await call(server, "DELETE", f"/q/messages/{first.id}")).status == 202
-    files.fail("open_kept", errno.ENOENT, "/keys/q/", times=1)
+    files.fail("open_kept", errno.ENOENT, "/q/.keys/", times=1)
     assert (await post(server)).status == 201

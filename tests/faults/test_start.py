@@ -9,7 +9,7 @@ from harness.server import Serve, Server
 from mq.model.errors import AcrossFileSystems, StartupError
 
 
-@pytest.mark.parametrize("line", ["mq 3\n", "mq 1 ", "mq 10\n", "something else\n", "mq 1\nmore\n"])
+@pytest.mark.parametrize("line", ["mq 4\n", "mq 3 ", "mq 30\n", "something else\n", "mq 3\nmore\n"])
 async def test_a_root_of_another_format_is_refused(serve: Serve, root: Path, line: str) -> None:
     await serve()
     (root / "format").write_text(line)
@@ -19,7 +19,7 @@ async def test_a_root_of_another_format_is_refused(serve: Serve, root: Path, lin
 
 
 async def test_the_format_is_one_line(server: Server, root: Path) -> None:
-    assert (root / "format").read_text() == "mq 1\n"
+    assert (root / "format").read_text() == "mq 3\n"
 
 
 @pytest.mark.parametrize("folder", ["new", "queues", "delay", "remove"])

@@ -22,7 +22,7 @@ from mq.store.scan.tally import OVERDUE_AFTER_S
 # What a fault may leave until mq-mover's next pass: a tombstone beside its queue, of a delete
 # that was answered 503, its keys, and its schedules. (A torn file in new/, also allowed, is no
 # breach.)
-LEFT_TO_THE_MOVER = frozenset({Breach.TOMBSTONE, Breach.KEYS, Breach.SCHEDULE})
+LEFT_TO_THE_MOVER = frozenset({Breach.TOMBSTONE, Breach.SCHEDULE})
 
 
 # Calls that change nothing (what is kept is a lock's file): after a pass that made no others, an

@@ -9,6 +9,7 @@ import pytest
 
 from mq.model.clock import SystemClock
 from mq.store.disk.files import Files, is_gone
+from mq.store.format.layout import KEYS_FOLDERS
 from mq.store.opening import open_root
 
 STATES = ("new", "queues", "delay", "remove")
@@ -59,7 +60,7 @@ def leased_files(root: Path) -> list[str]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """The files in a folder and its buckets; those of deleted queues, keys too, are left out."""
+    """The files in a folder and its buckets; those of deleted queues and of keys are left out."""
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
@@ -69,7 +70,7 @@ def files_below(folder: Path) -> Iterator[Path]:
     for entry in entries:
         if not entry.is_dir(follow_symlinks=False):
             yield Path(entry.path)
-        elif not entry.name.endswith((".d", ".k", ".i", ".f")):
+        elif not entry.name.endswith(".d") and entry.name not in KEYS_FOLDERS:
             yield from files_below(Path(entry.path))
 
 

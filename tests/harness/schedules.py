@@ -112,7 +112,9 @@ class TimedRoot:
 
     def firings(self) -> list[Path]:
         """The links of what was fired."""
-        return sorted(path for path in (self.top / "firings").rglob("*") if path.is_symlink())
+        return sorted(
+            path for path in (self.top / "queues").glob("*/.firings/*/*") if path.is_symlink()
+        )
 
     def names(self) -> list[str]:
         """What lies in schedules/."""

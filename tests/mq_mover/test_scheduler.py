@@ -471,7 +471,7 @@ def test_a_file_that_cannot_be_understood_is_told_once_and_fired_when_it_can(
     assert scheduler.run_once() == 1
 
 
-@pytest.mark.parametrize("where", ["/new/", "/schedules/", "/firings/"])
+@pytest.mark.parametrize("where", ["/new/", "/schedules/", "/.firings/"])
 def test_a_full_disk_loses_no_firing_and_makes_none_twice(root: Path, where: str) -> None:
     files = FaultyFiles()
     place = TimedRoot(root, files)

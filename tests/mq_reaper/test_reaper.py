@@ -133,25 +133,25 @@ def test_a_deleted_queue_is_kept_as_a_message_is(folder: Path, clock: FakeClock)
     assert reaper.run_once() == 3
 
 
-@pytest.mark.parametrize("suffix", ["k", "i"])
-def test_a_deleted_queue_s_keys_go(folder: Path, clock: FakeClock, suffix: str) -> None:
-    deleted = folder / f"orders:{new_id().text}.{suffix}"
-    for hashed in ("00", "ff"):
-        (deleted / hashed).mkdir(parents=True)
-        (deleted / hashed / "k").symlink_to(new_id().text)
-        (deleted / hashed / ".lock").touch()
-        (deleted / hashed / ".new").symlink_to("x")
-    assert _reaper(folder, clock).run_once() == 7
+def test_a_deleted_queue_s_keys_go(folder: Path, clock: FakeClock) -> None:
+    deleted = _deleted_queue(folder, 2)
+    for kind in (".keys", ".idempotency", ".firings", ".groups"):
+        for hashed in ("00", "ff"):
+            (deleted / kind / hashed).mkdir(parents=True)
+            (deleted / kind / hashed / "k").symlink_to(new_id().text)
+            (deleted / kind / hashed / ".lock").touch()
+            (deleted / kind / hashed / ".new").symlink_to("x")
+    assert _reaper(folder, clock).run_once() == 2 + 4 * 2 * 3 + 1
     assert list(folder.iterdir()) == []
 
 
 def test_what_is_no_key_among_a_deleted_queue_s_stays(folder: Path, clock: FakeClock) -> None:
-    deleted = folder / f"orders:{new_id().text}.k"
-    (deleted / "00").mkdir(parents=True)
-    (deleted / "00" / "k").symlink_to(new_id().text)
-    (deleted / "00" / "notes").write_text("mine")
-    assert _reaper(folder, clock).run_once() == 1
-    assert (deleted / "00" / "notes").read_text() == "mine"
+    keys = _deleted_queue(folder, 2) / ".keys" / "00"
+    keys.mkdir(parents=True)
+    (keys / "k").symlink_to(new_id().text)
+    (keys / "notes").write_text("mine")
+    assert _reaper(folder, clock).run_once() == 3
+    assert (keys / "notes").read_text() == "mine"
 
 
 def test_a_deleted_queue_with_a_foreign_file_keeps_that(folder: Path, clock: FakeClock) -> None:
@@ -342,7 +342,7 @@ def test_a_folder_of_messages_that_are_alive_is_refused(
 def test_a_link_is_refused(folder: Path, flag: str) -> None:
     """Whoever points it elsewhere would have other files unlinked."""
     root, outside = folder.parent, folder.parent.parent / "outside"
-    (root / "format").write_text("mq 1\n")
+    (root / "format").write_text("mq 3\n")
     folder.rename(outside)
     folder.symlink_to(outside)
     kept = put_entry(outside)

@@ -100,7 +100,7 @@ def test_a_key_is_free_once_its_message_is_unlinked(place: ArchivingRoot) -> Non
     place.run(publish(place.root, draft, b"x"))
     assert place.run(find_key(place.root, QUEUE, KEY)) == message_id
     place.acknowledge()
-    (link,) = (path for path in (place.top / "keys").rglob("*") if path.is_symlink())
+    (link,) = (path for path in (place.top / "queues").glob("*/.keys/*/*") if path.is_symlink())
     place.enable()
     assert place.reap() == 0
     assert link.is_symlink()
@@ -111,9 +111,9 @@ def test_a_key_is_free_once_its_message_is_unlinked(place: ArchivingRoot) -> Non
 
 def test_keys_of_deleted_queues_need_no_archive(place: ArchivingRoot) -> None:
     place.enable()
-    deleted = place.top / "remove" / f"q:{place.uuids.next()}.k"
-    (deleted / "0f").mkdir(parents=True)
-    (deleted / "0f" / "night").symlink_to(place.uuids.next())
+    deleted = place.top / "remove" / f"q:{place.uuids.next()}.d"
+    (deleted / ".keys" / "0f").mkdir(parents=True)
+    (deleted / ".keys" / "0f" / "night").symlink_to(place.uuids.next())
     assert place.reap() == 2
     assert not deleted.exists()
 

@@ -77,7 +77,7 @@ def test_keys_are_freed_before_their_messages_go(place: LeasingRoot) -> None:
             self.calls: list[str] = []
 
         def unlink(self, path: str) -> None:
-            self.calls.append("key" if "/keys/" in path else "message")
+            self.calls.append("key" if "/.keys/" in path else "message")
             super().unlink(path)
 
     keyed(place)

@@ -161,7 +161,7 @@ async def test_a_shovel_is_done(clients: tuple[Mount, Mount], pair: Pair, key: s
     batch = at.batch(10)
     assert batch is not None
     if key:
-        clients[0].arm("symlink", errno.EEXIST, "/keys/", done=True)
+        clients[0].arm("symlink", errno.EEXIST, "/.keys/", done=True)
     clients[0].arm("rename", errno.ENOENT, "/queues/q/", done=True)
     became = shovel_many(root, NoFlusher(), at.aim, batch.candidates)
 
@@ -279,7 +279,7 @@ async def test_a_firing_is_one_message(clients: tuple[Mount, Mount], pair: Pair)
     clock = FakeClock()
     clock.advance(60)
     movers = [Scheduler(open_root(str(each.root), Files(), clock), NoFlusher()) for each in pair]
-    clients[1].arm("symlink", errno.EEXIST, "/firings/", done=True)
+    clients[1].arm("symlink", errno.EEXIST, "/.firings/", done=True)
     clients[1].arm("rename", errno.ENOENT, "/queues/q", done=True)
     clients[1].arm("rename", errno.ENOENT, "/schedules/q:", done=True)
     fired = [await asyncio.to_thread(mover.run_once) for mover in reversed(movers)]

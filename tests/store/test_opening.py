@@ -18,8 +18,8 @@ from mq.store.format.layout import Layout
 from mq.store.opening import open_root
 
 FOLDERS = (
-    "new", "queues", "delay", "remove", "deleted", "settings", "purged", "keys", "idempotency",
-    "groups", "leases", "journal", "schedules", "firings", "members", "shovels",
+    "new", "queues", "delay", "remove", "deleted", "settings", "purged",
+    "leases", "journal", "schedules", "members", "shovels",
 )  # fmt: skip
 
 
@@ -28,7 +28,7 @@ def test_a_root_is_made_with_all_its_parents(tmp_path: Path) -> None:
     open_root(str(path), Files(), FakeClock())
     names = {entry.name for entry in path.iterdir()}
     assert names == {"format", *FOLDERS}
-    assert (path / "format").read_text() == "mq 1\n"
+    assert (path / "format").read_text() == "mq 3\n"
     assert all(not list((path / name).iterdir()) for name in ("new", "queues", "delay", "remove"))
     assert (path / "new").stat().st_mode & 0o777 == 0o700
 
@@ -42,16 +42,16 @@ def test_what_was_there_stays(tmp_path: Path) -> None:
     assert not list((tmp_path / "new").iterdir())
 
 
-@pytest.mark.parametrize("line", ["", "m", "mq 1", "mq\0\0\0", "\0\0\0\0\0"])
+@pytest.mark.parametrize("line", ["", "m", "mq 3", "mq\0\0\0", "\0\0\0\0\0"])
 def test_a_format_line_that_a_power_cut_left_unfinished_is_written_again(
     tmp_path: Path, line: str
 ) -> None:
     (tmp_path / "format").write_text(line)
     open_root(str(tmp_path), Files(), FakeClock())
-    assert (tmp_path / "format").read_text() == "mq 1\n"
+    assert (tmp_path / "format").read_text() == "mq 3\n"
 
 
-@pytest.mark.parametrize("line", ["mq 3\n", "mq 1\nmore", "\0\0\0\0\0\0", "something else"])
+@pytest.mark.parametrize("line", ["mq 4\n", "mq 3\nmore", "\0\0\0\0\0\0", "something else"])
 def test_another_format_is_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "format").write_text(line)
     with pytest.raises(StartupError, match="format"):

@@ -14,6 +14,7 @@ from typing import Final
 
 from mq.model.errors import ArchiveUnreadable
 from mq.model.lifecycle import State
+from mq.model.names import QueueName
 from mq.store.archive.archiving import archive_mark, last_of_disabled
 from mq.store.archive.ledger import OpenLedger
 from mq.store.audit.bulk import BulkLooker
@@ -26,7 +27,7 @@ from mq.store.disk.files import FILE_MODE, FOLDER_MODE, is_gone
 from mq.store.format.archive import LedgerName, archive_folder, archive_lock, ended_path, mark_path
 from mq.store.format.entries import Index, index_folder, index_folders
 from mq.store.format.history import history_folder
-from mq.store.format.layout import FORMAT_LINES, Keys, Layout
+from mq.store.format.layout import FORMAT_LINE, Layout
 from mq.store.format.members import members_lock
 from mq.store.format.pipeline import journal_lock
 from mq.store.format.schedules import schedules_lock
@@ -103,7 +104,6 @@ class Auditor(MessageLooker, QueueLooker, KeyLooker, BulkLooker, ArchiveLooker):
             (layout.shovels, self._shovels()),
             (layout.active, self._active()),
         ]
-        parts += [(layout.keys(kind), self._keys(kind)) for kind in Keys]
         parts += [(index_folder(layout, index), self._entries_of(index)) for index in Index]
         parts.append((history_folder(layout), self._histories()))
         if not self._is_narrowed:
@@ -117,6 +117,11 @@ class Auditor(MessageLooker, QueueLooker, KeyLooker, BulkLooker, ArchiveLooker):
                 (archive_folder(layout), self._archive()),
             ]
         return [(folder, self._standing(folder, looks)) for folder, looks in parts]
+
+    def _queue(self, folder: str, state: State, queue: QueueName) -> Iterator[Look]:
+        yield from super()._queue(folder, state, queue)
+        if state is State.READY:
+            yield from self._keys(queue)
 
     def _standing(self, folder: str, looks: Iterator[Look]) -> Iterator[Look]:
         """The checks of a folder; none if it is missing or something else, which its own check
@@ -146,7 +151,7 @@ class Auditor(MessageLooker, QueueLooker, KeyLooker, BulkLooker, ArchiveLooker):
             return (Violation(Breach.FORMAT, path),)
         told = list(self._modes(path, status, FILE_MODE))
         line = self._root.files.read_file(path, _LINE_BYTES_MAX)
-        if line.decode("ascii", "replace") not in FORMAT_LINES:
+        if line.decode("ascii", "replace") != FORMAT_LINE:
             told.append(Violation(Breach.FORMAT, path, repr(line)))
         return told
 

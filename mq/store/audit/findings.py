@@ -51,7 +51,6 @@ class Breach(Enum):
     KEY = "a living message that its key's link does not name"
     ORPHAN = "a key or an entry without its message"
     ENTRY = "a living message that its index does not name"
-    KEYS = "keys of no queue"
     PURGED = "a purge's mark of no queue"
     SCHEDULE = "a schedule that cannot be understood, or of no queue"
     PARTED = "a pack that was parted, and whose messages are not at their places"

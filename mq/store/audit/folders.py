@@ -14,7 +14,7 @@ from mq.store.audit.auditor import Auditor
 from mq.store.audit.findings import Look
 from mq.store.disk.files import FOLDER_MODE
 from mq.store.format.bucket_names import DEEP_DIGITS, parse_bucket
-from mq.store.format.layout import Keys, are_deleted_entries, are_deleted_keys, is_deleted_folder
+from mq.store.format.layout import Keys, are_deleted_entries, is_deleted_folder
 from mq.store.format.pipeline import is_acknowledged
 from mq.store.format.walk import Holds, holds_at
 from mq.store.keys.orphans import KeyFolder
@@ -93,6 +93,8 @@ class FolderAuditor(Auditor):
         for entry in self._below_top(folder):
             if parse_bucket(entry.name) is not None:
                 yield from self._bucket(entry, state, queue)
+        if state is State.READY:
+            yield from self._keys(queue)
 
     def _bucket(
         self, entry: "os.DirEntry[str]", state: State, queue: QueueName | None
@@ -131,8 +133,7 @@ class FolderAuditor(Auditor):
 
 
 def is_folder_of_removed(name: str) -> bool:
-    """Whether a folder of this name in remove/ is of a deleted queue, of its keys or entries, or of
-    an acknowledged lease.
+    """Whether a folder of this name in remove/ is of a deleted queue, of its entries, or of an
+    acknowledged lease.
     """
-    is_of_queue = is_deleted_folder(name) or are_deleted_keys(name) or are_deleted_entries(name)
-    return is_acknowledged(name) or is_of_queue
+    return is_deleted_folder(name) or are_deleted_entries(name) or is_acknowledged(name)

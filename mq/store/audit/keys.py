@@ -21,21 +21,16 @@ from mq.store.keys.orphans import KeyFolder, is_orphan, kept_s
 class KeyLooker(Looker):
     """Checks the folders of links and of entries."""
 
-    def _keys(self, kind: Keys) -> Iterator[Look]:
-        for found in self._of_queues(self._layout.keys(kind)):
-            if not isinstance(found, QueueFolder):
-                yield found
-                continue
-            yield partial(self._of_a_queue, found.path, found.queue)
-            yield from self._of_hashes(kind, found.queue, found.path)
+    def _keys(self, queue: QueueName) -> Iterator[Look]:
+        for kind in Keys:
+            folder = self._layout.keys_of(kind, queue)
+            yield partial(self._in_the_way, folder, stat.S_IFDIR, queue)
+            yield partial(self._kept, folder, FOLDER_MODE, queue)
+            if self._is_folder(folder):
+                yield from self._of_hashes(kind, queue, folder)
 
-    def _of_a_queue(self, folder: str, queue: QueueName) -> Sequence[Violation]:
-        if self._is_folder(folder) and self._is_unheard_of(queue):
-            return (Violation(Breach.KEYS, folder, "", queue),)
-        return NOTHING
-
-    def _of_hashes(self, kind: Keys, queue: QueueName, of_queue: str) -> Iterator[Look]:
-        for found in self._entries(of_queue):
+    def _of_hashes(self, kind: Keys, queue: QueueName, folder: str) -> Iterator[Look]:
+        for found in self._entries(folder):
             if not isinstance(found, os.DirEntry):
                 yield found
             elif not is_of_keys(found.name):
@@ -76,7 +71,7 @@ class KeyLooker(Looker):
         lain_s = (self._root.now_ms() - status.st_mtime_ns // 1_000_000) / 1000
         sweeps_s = SWEEPS_LATE * SWEEP_EVERY_S + self._overdue_ms / 1000
         if target is None or self._is_unheard_of(folder.queue):
-            return NOTHING  # The check of the queue's keys reports all of them at once.
+            return NOTHING
         with contextlib.suppress(SettingsUnreadable):
             swept_s = kept_s(self._root, folder) + sweeps_s
             if lain_s > swept_s and is_orphan(self._root, folder, place, target):

@@ -15,7 +15,7 @@ from mq.store.core.standing import bits_left, queue_exists
 from mq.store.core.trust import owner_of
 from mq.store.disk.files import FILE_MODE, FOLDER_MODE, is_gone
 from mq.store.disk.steps import T
-from mq.store.format.layout import is_unfinished
+from mq.store.format.layout import KEYS_FOLDERS, is_unfinished
 
 NOTHING: Final[Sequence[Violation]] = ()
 SWEEPS_LATE: Final = 2
@@ -63,7 +63,7 @@ class Looker:
             elif found.is_symlink():
                 yield partial(self._symlink, found.path)
             elif found.name.startswith("."):
-                self.amounts.hidden += 1
+                self.amounts.hidden += found.name not in KEYS_FOLDERS
             else:
                 yield found
 

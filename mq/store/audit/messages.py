@@ -24,7 +24,6 @@ from mq.store.format.layout import (
     LinkPlace,
     Place,
     are_deleted_entries,
-    are_deleted_keys,
     is_deleted_folder,
     parse_entry,
     split_entry,
@@ -82,7 +81,7 @@ class MessageLooker(Looker):
         elif is_acknowledged(name):
             yield partial(self._kept, entry.path, FOLDER_MODE)
             yield from self._lease(State.REMOVED, entry.path)
-        elif is_deleted_folder(name) or are_deleted_keys(name) or are_deleted_entries(name):
+        elif is_deleted_folder(name) or are_deleted_entries(name):
             if self._wants(QueueName(of)):
                 yield partial(self._kept, entry.path, FOLDER_MODE)
                 if is_deleted_folder(name):
@@ -165,13 +164,11 @@ class MessageLooker(Looker):
             yield from self._queue(found.path, State.READY, queue)
 
     def _is_spoken_of(self, queue: QueueName) -> bool:
-        """Whether settings, keys or messages refer to the queue."""
+        """Whether settings refer to the queue, or it is a queue's sideline."""
         is_there = self._root.files.is_there
         if queue.is_sideline and self._is_folder(self._layout.queue(queue.counterpart())):
             return True
-        return is_there(self._layout.settings_of(queue)) or any(
-            is_there(self._layout.keys_of(kind, queue)) for kind in Keys
-        )
+        return is_there(self._layout.settings_of(queue))
 
     def _queue(self, folder: str, state: State, queue: QueueName) -> Iterator[Look]:
         """Checks the folder of a queue. A missing queue has neither shape nor keys."""

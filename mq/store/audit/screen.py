@@ -27,7 +27,14 @@ from mq.store.core.message_file import is_readable
 from mq.store.core.root import Root
 from mq.store.disk.files import FILE_MODE, FOLDER_MODE, is_gone
 from mq.store.format.bucket_names import IN_COMMON, Shape, dashed, parse_bucket
-from mq.store.format.layout import Keys, Place, entry_prefix, parse_entry, split_entry
+from mq.store.format.layout import (
+    KEYS_FOLDERS,
+    Keys,
+    Place,
+    entry_prefix,
+    parse_entry,
+    split_entry,
+)
 from mq.store.format.pipeline import is_acknowledged
 from mq.store.format.walk import Holds, holds_inside
 from mq.store.keys.entries import is_entered
@@ -395,7 +402,7 @@ class Screen(MessageLooker, KeyLooker):
         if kind is Kind.LINK:
             out.looks.append(partial(self._symlink, path))
         elif name.startswith("."):
-            self.amounts.hidden += 1
+            self.amounts.hidden += name not in KEYS_FOLDERS
         elif holds_inside(folder.holds, name) is not None:
             self._folder_below(out, name, kind)
         elif kind is Kind.FOLDER and folder.is_top and _is_anothers(folder, name):

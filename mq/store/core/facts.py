@@ -114,8 +114,6 @@ class Facts:
         the only one.
         """
         self._has_failures = False
-        self.allows_packs = False
-        """Whether this process knows that the root's format allows packs."""
         self._failures_stale_s = -math.inf
         self._changes = 0
         """How often this process changed facts: a look that began before is not kept."""

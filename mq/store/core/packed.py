@@ -1,34 +1,10 @@
-"""What the core knows of packs: whether a root may have any, and where items are between their
-pack and their own files.
-"""
+"""What the core knows of packs: where items are between their pack and their own files."""
 
 from collections.abc import Iterator
 
 from mq.model.names import MessageId, QueueName
 from mq.store.core.root import Root
-from mq.store.disk.replacing import write_over
-from mq.store.disk.steps import Steps
-from mq.store.format.layout import FORMAT_LINE_PACKS
-from mq.store.format.packs import Try, new_format, tries, tries_of
-
-
-def allow_packs(root: Root) -> Steps[None]:
-    """Makes the root's format say that it has packs, before the first one: an mq that does not know
-    packs would leave them alone when it removes messages. Raises OSError. Durable on return: no;
-    with the pack.
-    """
-    if not has_packs(root):
-        layout, content = root.layout, FORMAT_LINE_PACKS.encode("ascii")
-        yield from write_over(root.files, new_format(layout), layout.format, content)
-    root.facts.allows_packs = True
-
-
-def has_packs(root: Root) -> bool:
-    """Whether the root has, or had, packs. Raises OSError."""
-    if root.facts.allows_packs:
-        return True
-    wanted = FORMAT_LINE_PACKS.encode("ascii")
-    return root.files.read_file(root.layout.format, len(wanted) + 1) == wanted
+from mq.store.format.packs import Try, tries, tries_of
 
 
 def committed_tries(root: Root) -> Iterator[Try]:

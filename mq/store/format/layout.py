@@ -1,7 +1,7 @@
 """The folders and paths of a root: the one module that knows their names and separators.
 
-FORMAT.md, "folders", has them all. A deleted queue's folder is `remove/{queue}:{uuid}.d`, its keys
-beside it with `.k`, `.i`, `.f` and `.g`, its entries with `.e` and `.t`. Below queues/{queue}/,
+FORMAT.md, "folders", has them all. A deleted queue's folder is `remove/{queue}:{uuid}.d`, its
+entries beside it with `.e` and `.t`. Below queues/{queue}/,
 delay/ and remove/ a message may lie in a bucket, or in a folder below one: a `bucket` here is the
 part of the path between such a folder and the message's name, "" or `{bucket}/` or `{bucket}/{two
 digits}/`; below leases/, the folder of its lease and a slash.
@@ -21,11 +21,10 @@ from mq.model.lifecycle import State
 from mq.model.limits import FILE_NAME_BYTES_MAX
 from mq.model.names import Key, MessageId, QueueName
 
-FORMAT_LINE: Final = "mq 1\n"
-FORMAT_LINE_PACKS: Final = "mq 2\n"
-"""The format of a root that has had a pack: an mq that does not know packs refuses it."""
-FORMAT_LINES: Final = (FORMAT_LINE, FORMAT_LINE_PACKS)
-FORMATS_KNOWN: Final = " and ".join(repr(line.strip()) for line in FORMAT_LINES)
+FORMAT_LINE: Final = "mq 3\n"
+UPGRADING_LINE: Final = "mq 3 begun\n"
+OLD_FORMAT_LINES: Final = ("mq 1\n", "mq 2\n", UPGRADING_LINE)
+"""The formats that `mqctl upgrade` converts."""
 
 _SEPARATOR: Final = ":"
 # Not the pid, which processes of two machines or containers may share.
@@ -47,19 +46,16 @@ _HASHED: Final = re.compile(rf"[0-9a-f]{{{_HASH_DIGITS}}}")
 
 class Keys(Enum):
     """The kinds of keys: of living messages, of recent publishes, of firings of schedules, and of
-    message groups. The value is the folder.
+    message groups. The value is the folder in a queue's folder.
     """
 
-    LOOKUP = "keys"
-    IDEMPOTENCY = "idempotency"
-    FIRING = "firings"
-    GROUP = "groups"
+    LOOKUP = ".keys"
+    IDEMPOTENCY = ".idempotency"
+    FIRING = ".firings"
+    GROUP = ".groups"
 
 
-_DELETED_KEYS_SUFFIX: Final = {
-    Keys.LOOKUP: ".k", Keys.IDEMPOTENCY: ".i", Keys.FIRING: ".f", Keys.GROUP: ".g",
-}  # fmt: skip
-
+KEYS_FOLDERS: Final = frozenset(kind.value for kind in Keys)
 
 EXPIRY_SUFFIX: Final = ".e"
 TAGS_SUFFIX: Final = ".t"
@@ -68,19 +64,19 @@ DELETED_ENTRIES_SUFFIXES: Final = (EXPIRY_SUFFIX, TAGS_SUFFIX)
 
 @dataclass(frozen=True, slots=True)
 class LinkPlace:
-    """The path of a key's symbolic link, and the folders above it: of all queues' keys, of the
-    queue's, and of those with the same beginning of their hash.
+    """The path of a key's symbolic link, and the folders above it: the queue's, that of the queue's
+    keys of a kind, and of those with the same beginning of their hash.
     """
 
-    top: str
     of_queue: str
+    of_kind: str
     folder: str
     path: str
 
     @property
     def made(self) -> tuple[str, str]:
         """The folders that are made on first use, the outer one first."""
-        return self.of_queue, self.folder
+        return self.of_kind, self.folder
 
     @property
     def lock(self) -> str:
@@ -140,6 +136,11 @@ class Layout:
     def format(self) -> str:
         """The file whose one line names the format's version."""
         return f"{self.root}/format"
+
+    @property
+    def new_format(self) -> str:
+        """Where this process writes that line anew. A dotfile: it means nothing until then."""
+        return f"{self.root}/{new_name('format')}"
 
     @property
     def tombstones(self) -> str:
@@ -243,26 +244,19 @@ class Layout:
         beside = (self.tombstones, self.settings, self.purged, self.schedules)
         bulk = (self.leases, self.journal)
         upkeep = (self.members, self.shovels)
-        return (*states, *beside, *bulk, *upkeep, *map(self.keys, Keys))
-
-    def keys(self, kind: Keys) -> str:
-        """The folder of the folders of queues' keys."""
-        return f"{self.root}/{kind.value}"
+        return (*states, *beside, *bulk, *upkeep)
 
     def keys_of(self, kind: Keys, queue: QueueName) -> str:
-        """The folder of a queue's keys; made on first use."""
-        return f"{self.root}/{kind.value}/{queue.text}"
+        """The folder of a queue's keys of a kind; made on first use."""
+        return f"{self.queues}/{queue.text}/{kind.value}"
 
     def link(self, kind: Keys, queue: QueueName, key: Key) -> LinkPlace:
         written = key.written()
-        of_queue = self.keys_of(kind, queue)
+        of_queue = self.queue(queue)
+        of_kind = f"{of_queue}/{kind.value}"
         hashed = hashlib.sha256(written.encode("ascii")).hexdigest()[:_HASH_DIGITS]
-        folder = f"{of_queue}/{hashed}"
-        return LinkPlace(self.keys(kind), of_queue, folder, f"{folder}/{written}")
-
-    def deleted_keys(self, kind: Keys, queue: QueueName, uuid: str) -> str:
-        """The place of a deleted queue's keys."""
-        return f"{self.remove}/{queue.text}{_SEPARATOR}{uuid}{_DELETED_KEYS_SUFFIX[kind]}"
+        folder = f"{of_kind}/{hashed}"
+        return LinkPlace(of_queue, of_kind, folder, f"{folder}/{written}")
 
     def settings_of(self, queue: QueueName) -> str:
         """The file of the queue's settings; it exists if they are not all defaults."""
@@ -390,7 +384,7 @@ def parse_settings(name: str) -> QueueName:
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a file of this name in settings/ or purged/ is unfinished."""
+    """Whether a file of this name is one that is being written, as `new_name` names it."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
@@ -403,7 +397,7 @@ def new_name(name: str) -> str:
 
 def is_deleted_folder(name: str) -> bool:
     """Whether a folder of this name in remove/ is a deleted queue's."""
-    return _is_deleted(name, _DELETED_FOLDER_SUFFIX)
+    return is_deleted(name, _DELETED_FOLDER_SUFFIX)
 
 
 def deleted_ms(name: str) -> int | None:
@@ -420,12 +414,8 @@ def parse_deleted_folder(name: str) -> tuple[QueueName, MessageId]:
     return parse_entry(name.removesuffix(_DELETED_FOLDER_SUFFIX))
 
 
-def are_deleted_keys(name: str) -> bool:
-    """Whether a folder of this name in remove/ has a deleted queue's keys."""
-    return any(_is_deleted(name, suffix) for suffix in _DELETED_KEYS_SUFFIX.values())
-
-
-def _is_deleted(name: str, suffix: str) -> bool:
+def is_deleted(name: str, suffix: str) -> bool:
+    """Whether a name in remove/ is of a deleted queue, with this suffix."""
     if not name.endswith(suffix):
         return False
     try:
@@ -442,7 +432,7 @@ def deleted_entries(layout: Layout, queue: QueueName, uuid: str, suffix: str) ->
 
 def are_deleted_entries(name: str) -> bool:
     """Whether a folder of this name in remove/ has a deleted queue's entries."""
-    return any(_is_deleted(name, suffix) for suffix in DELETED_ENTRIES_SUFFIXES)
+    return any(is_deleted(name, suffix) for suffix in DELETED_ENTRIES_SUFFIXES)
 
 
 def is_of_keys(name: str) -> bool:

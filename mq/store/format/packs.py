@@ -16,7 +16,7 @@ from mq.model.errors import BadName
 from mq.model.lifecycle import State
 from mq.model.names import MessageId, QueueName
 from mq.store.disk.files import Files
-from mq.store.format.layout import Layout, is_unfinished, new_name, parse_entry
+from mq.store.format.layout import Layout, parse_entry
 from mq.store.format.walk import entries_if_there, named
 
 _PARTS: Final = ".parts"
@@ -95,13 +95,3 @@ def tries(layout: Layout, files: Files) -> Iterator[Try]:
 def tries_of(layout: Layout, files: Files, queue: QueueName, pack: MessageId) -> list[Try]:
     """Those of one pack. Raises OSError."""
     return [each for each in tries(layout, files) if (each.queue, each.pack) == (queue, pack)]
-
-
-def new_format(layout: Layout) -> str:
-    """Where this process writes the root's format anew. A dotfile: it means nothing until then."""
-    return f"{layout.root}/{new_name('format')}"
-
-
-def is_new_format(name: str) -> bool:
-    """Whether a file of this name beside the format is an unfinished one."""
-    return is_unfinished(name) and name.startswith(".format.")

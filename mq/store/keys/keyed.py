@@ -170,8 +170,11 @@ def take_group(root: Root, queue: QueueName, message_id: MessageId) -> Steps[Mes
     OSError. Durable on return: no; the claim's flush covers it.
     """
     place = root.layout.link(Keys.GROUP, queue, Key(message_id.group))
-    if make_link(root, place, message_id.text):
-        return None
+    try:
+        if make_link(root, place, message_id.text):
+            return None
+    except FileNotFoundError:
+        return None  # The queue was deleted, with the message.
 
     def act() -> MessageId | None:
         holder = _living(root, queue, place, message_id)

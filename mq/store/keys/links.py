@@ -13,8 +13,8 @@ from typing import Final
 from mq.model.errors import BadName, Busy, MqError, StorageFailed
 from mq.model.names import Key, MessageId, QueueName
 from mq.store.core.locks import all_in_turn, at_once
-from mq.store.core.root import Root, rename_folder, unlink_if_there
-from mq.store.core.standing import is_marked, look, mark
+from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.standing import is_marked, look
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Steps, T
 from mq.store.format.layout import Keys, LinkPlace
@@ -109,7 +109,7 @@ def _refuse_strangers(root: Root, place: LinkPlace) -> None:
     """Refuses symbolic links among the folders and, on a network mount, the folder of a deleted
     queue's keys. Raises OSError; Busy while the queue is being deleted or made.
     """
-    if root.over_network and is_marked(look(root, place.of_queue, place.top)):
+    if root.over_network and is_marked(look(root, place.of_queue, root.layout.queues)):
         raise Busy("the keys are a deleted queue's")
     root.files.refuse_links(*place.made)
 
@@ -169,22 +169,3 @@ def _free_link(root: Root, kind: Keys, queue: QueueName, message_id: MessageId, 
             locked_now(root, place, partial(unlink_link, root, place, message_id.text))
     except (OSError, MqError):
         return
-
-
-def move_keys(root: Root, queue: QueueName, uuid: str) -> None:
-    """Moves the keys of a missing queue to remove/; `uuid` becomes part of their folders' names. On
-    a network mount it marks the folders first: a marked folder means nothing while the queue is
-    missing. Durable on return: no.
-    """
-    for kind in Keys:
-        folder = root.layout.keys_of(kind, queue)
-        target = root.layout.deleted_keys(kind, queue, uuid)
-        try:
-            if root.over_network:
-                status = look(root, folder, root.layout.keys(kind))
-                if status is not None and not is_marked(status):
-                    mark(root, folder, status)
-            rename_folder(root.files, folder, target)
-        except OSError as error:
-            if not is_gone(error):
-                raise

@@ -20,7 +20,7 @@ from mq.store.core.find import ALIVE, is_staged, whereabouts
 from mq.store.core.root import Root
 from mq.store.core.unserved import is_purged
 from mq.store.disk.steps import Steps
-from mq.store.format.layout import Keys, LinkPlace, is_of_keys
+from mq.store.format.layout import KEYS_FOLDERS, Keys, LinkPlace, is_of_keys
 from mq.store.format.walk import entries_if_there, queue_folders
 from mq.store.keys.keyed import is_young
 from mq.store.keys.links import is_link, linked_id, locked, unlink_link
@@ -47,9 +47,9 @@ class KeyFolder:
 
 def key_folders(root: Root) -> Iterator[KeyFolder]:
     """All folders of keys, in no order; perhaps without new ones."""
-    for kind in Keys:
-        # Read at once, here and below, so that no folder stays open until the next pass.
-        for queue, _ in list(queue_folders(root.files, root.layout.keys(kind))):
+    # Read at once, here and below, so that no folder stays open until the next pass.
+    for queue, _ in list(queue_folders(root.files, root.layout.queues)):
+        for kind in Keys:
             yield from key_folders_of(root, kind, queue)
 
 
@@ -174,13 +174,13 @@ def _give_up(root: Root, place: LinkPlace, queue: QueueName, message_id: Message
 def key_place(root: Root, path: str) -> tuple[KeyFolder, LinkPlace] | None:
     """Parses the path of a link: its folder and its place; None: it is not one."""
     folder = os.path.dirname(path)
-    of_queue = os.path.dirname(folder)
-    for kind in Keys:
-        if os.path.dirname(of_queue) == root.layout.keys(kind):
-            try:
-                queue = QueueName.parse(os.path.basename(of_queue))
-                key = Key.parse_written(os.path.basename(path))
-            except BadName:
-                return None
-            return KeyFolder(kind, queue, folder), root.layout.link(kind, queue, key)
+    of_queue, kind_name = os.path.split(os.path.dirname(folder))
+    if kind_name in KEYS_FOLDERS and os.path.dirname(of_queue) == root.layout.queues:
+        kind = Keys(kind_name)
+        try:
+            queue = QueueName.parse(os.path.basename(of_queue))
+            key = Key.parse_written(os.path.basename(path))
+        except BadName:
+            return None
+        return KeyFolder(kind, queue, folder), root.layout.link(kind, queue, key)
     return None

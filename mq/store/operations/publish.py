@@ -28,7 +28,6 @@ from mq.model.names import Key, MessageId, QueueName
 from mq.model.totals import Total
 from mq.store.core.message_file import stamp_due
 from mq.store.core.moves import Move, folders_of, move, together
-from mq.store.core.packed import allow_packs
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
 from mq.store.core.unserved import covering_mark
@@ -103,8 +102,6 @@ def publish_many(
     OSError. After a failed flush of a folder, messages may be published anyway. Durable on return:
     those with an id.
     """
-    if any(each.id.items for each in drafts):
-        yield from allow_packs(root)
     _refuse_old(root, drafts[0])
     ends: list[MessageId | Exception] = [each.id for each in drafts]
     staged = yield from _stage_all(root, drafts, bodies, ends)

@@ -14,24 +14,20 @@ from mq.model.errors import BadName, Busy, NameTaken, ShapeFixed
 from mq.model.lifecycle import REMOVE_LEASED, RETIRE, Transition
 from mq.model.limits import UUID_CHARS
 from mq.model.message import Stamp
-from mq.model.names import MessageId, QueueName, UuidSource
+from mq.model.names import MessageId, QueueName
 from mq.store.core.locks import queues_locked
 from mq.store.core.moves import Move, claimed, move
-from mq.store.core.packed import has_packs
 from mq.store.core.root import Root, rename_folder, sweep_unfinished, unlink_if_there
 from mq.store.core.standing import mark_deleted, no_such_queue, queue_exists
 from mq.store.core.unserved import forget_mark
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.bucket_names import Shape
-from mq.store.format.layout import Keys, Place, parse_entry, parse_settings
-from mq.store.format.settings import (
-    forget_settings,
-    write_shape,
-)
-from mq.store.format.walk import named, queue_folders, walk, walk_spots
+from mq.store.format.layout import Place, parse_entry, parse_settings
+from mq.store.format.packs import parts
+from mq.store.format.settings import forget_settings, write_shape
+from mq.store.format.walk import named, walk, walk_spots
 from mq.store.keys.entries import sweep_entries_of_deleted
-from mq.store.keys.links import move_keys
 from mq.store.operations.purge import sweep_marks
 
 TOMBSTONE_KEPT_S: Final = 3600
@@ -74,7 +70,6 @@ def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) 
                 # While the tombstone stands, which says that they may be removed.
                 yield from root.hooks.forget(root, queue)
                 yield from _bury(root, queue)
-                move_keys(root, queue, UuidSource(root.clock).next())
                 forget_mark(root, queue)
                 yield from write_shape(root.layout, root.files, queue, wanted.shape())
                 _make_folder(root, queue)
@@ -115,7 +110,6 @@ def delete_queue(
             yield from mark_deleted(root, queue, uuid)
         # What a crash leaves of these goes with the next queue of the name, or by a sweep.
         yield from root.hooks.forget(root, queue)
-        move_keys(root, queue, uuid)
         forget_mark(root, queue)
         forget_settings(root.layout, root.files, queue)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
@@ -155,7 +149,7 @@ def sweep_tombstones(root: Root, limit: int | None = None) -> Steps[int]:
             if queue not in deleted or is_over:
                 unlink_if_there(root.files, root.layout.tombstone(queue))
         _sweep_settings(root)
-        _sweep_keys(root)
+        sweep_entries_of_deleted(root)
         sweep_marks(root)
         _sweep_unfinished(root)
         return retired
@@ -172,17 +166,6 @@ def _sweep_unfinished(root: Root) -> None:
     """Removes unfinished files of processes that died under the lock."""
     for folder in (root.layout.settings, root.layout.purged):
         sweep_unfinished(root, folder, kept_s=None)
-
-
-def _sweep_keys(root: Root) -> None:
-    """Removes keys and entries that a crash left of deleted queues."""
-    left = {
-        queue for kind in Keys for queue, _ in queue_folders(root.files, root.layout.keys(kind))
-    }
-    for queue in sorted(left):
-        if not queue_exists(root, queue):
-            move_keys(root, queue, UuidSource(root.clock).next())
-    sweep_entries_of_deleted(root)
 
 
 def _tombstones(root: Root) -> dict[QueueName, int]:
@@ -222,7 +205,7 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
         return
     yield from _mark_buried(root, queue)
     # A pack that is being parted comes back to delay/ once, as its items, behind a pass.
-    wanted, empty = 2 if has_packs(root) else 1, 0
+    wanted, empty = 2 if root.files.is_there(parts(root.layout)) else 1, 0
     for _ in range(RETIRE_PASSES_MAX):
         met = _retire_pass(root, frozenset({queue}))
         empty = 0 if met else empty + 1

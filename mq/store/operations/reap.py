@@ -30,10 +30,10 @@ from mq.store.disk.files import Files
 from mq.store.format.archive import is_marked
 from mq.store.format.bucket_names import parse_bucket
 from mq.store.format.layout import (
+    KEYS_FOLDERS,
     Keys,
     Layout,
     are_deleted_entries,
-    are_deleted_keys,
     is_beside_links,
     is_deleted_folder,
     is_of_keys,
@@ -167,19 +167,18 @@ class _Pass:
                 self._message(entry)
 
     def _folder(self, entry: "os.DirEntry[str]") -> None:
-        if are_deleted_keys(entry.name):
-            self._empty_keys(entry.path)
-            self._gone(entry.path)
-        elif are_deleted_entries(entry.name):
+        if are_deleted_entries(entry.name):
             self._empty_entries(entry.path)
             self._gone(entry.path)
         elif self._is_archived:
             if not self._holds_messages(Folder(entry.path)):
+                self._empty_keys(entry.path)
                 self._gone(entry.path)
         elif is_acknowledged(entry.name):
             self._lease(entry.path)
         else:
             self._empty(Folder(entry.path), entry.name)
+            self._empty_keys(entry.path)
             self._emptied(entry.path)
 
     def _lease(self, folder: str) -> None:
@@ -260,16 +259,19 @@ class _Pass:
         return give_back_late(self._returns, queue, of.published_ms, message_id, entry.path)
 
     def _empty_keys(self, folder: str) -> None:
-        """Unlinks a deleted queue's keys."""
-        for of_hash in entries_if_there(self._files, folder):
-            if not is_of_keys(of_hash.name) or not of_hash.is_dir(follow_symlinks=False):
-                continue
-            for entry in entries_if_there(self._files, of_hash.path):
-                if self._is_enough():
-                    return
-                if is_beside_links(entry.name) or is_link(entry):
-                    self._unlink(entry.path)
-            rmdir_if_empty(self._files, of_hash.path)
+        """Unlinks the keys in a deleted queue's folder."""
+        for kind in KEYS_FOLDERS:
+            of_kind = f"{folder}/{kind}"
+            for of_hash in entries_if_there(self._files, of_kind):
+                if not is_of_keys(of_hash.name) or not of_hash.is_dir(follow_symlinks=False):
+                    continue
+                for entry in entries_if_there(self._files, of_hash.path):
+                    if self._is_enough():
+                        return
+                    if is_beside_links(entry.name) or is_link(entry):
+                        self._unlink(entry.path)
+                rmdir_if_empty(self._files, of_hash.path)
+            rmdir_if_empty(self._files, of_kind)
 
     def _empty_entries(self, folder: str) -> None:
         """Unlinks a deleted queue's entries and their folders."""
@@ -300,14 +302,13 @@ class _Pass:
 
 def has_keys(root: Root) -> bool:
     """Whether messages of the root have keys to free. Raises OSError."""
-    return root.files.status(root.layout.keys(Keys.LOOKUP)) is not None
+    return root.files.status(root.layout.queues) is not None
 
 
 def _is_ours(entry: "os.DirEntry[str]") -> bool:
     if entry.is_dir(follow_symlinks=False):
         name = entry.name
-        is_of_queue = is_deleted_folder(name) or are_deleted_keys(name) or are_deleted_entries(name)
-        return is_of_queue or is_acknowledged(name)
+        return is_deleted_folder(name) or are_deleted_entries(name) or is_acknowledged(name)
     return is_message(entry)
 
 

@@ -12,7 +12,7 @@ from mq.model.message import Stamp
 from mq.model.names import QueueName, items_of
 from mq.store.core.unserved import TIME_CHARS, PurgeMark
 from mq.store.disk.files import is_gone
-from mq.store.format.layout import split_entry
+from mq.store.format.layout import KEYS_FOLDERS, split_entry
 
 # A message in delay/ that is due for longer is overdue: no mover handles it.
 OVERDUE_AFTER_S: Final = 5.0
@@ -132,7 +132,7 @@ def tally_queue(
             continue
         items = items_of(name)
         if not items or not entry.is_file(follow_symlinks=False):
-            found.foreign += 1
+            found.foreign += name not in KEYS_FOLDERS
             continue
         if not with_bytes:
             tally.add(name, items)

@@ -12,7 +12,7 @@ from mq.model.clock import Clock
 from mq.model.errors import StartupError
 from mq.store.disk.files import Files
 from mq.store.disk.mounts import FileSystem, file_system_of
-from mq.store.format.layout import FORMAT_LINE, FORMAT_LINES, FORMATS_KNOWN
+from mq.store.format.layout import FORMAT_LINE, OLD_FORMAT_LINES
 from mq.tools.doctor import across, contests, flushes, machine, names, options, times
 from mq.tools.doctor.conclusions import BEHIND, TOGETHER, Conclusion, conclude
 from mq.tools.doctor.findings import Finding, Level, worst
@@ -168,11 +168,15 @@ def judge_format(line: str | None) -> Finding:
     """Every start refuses a root of another format."""
     if line is None:
         return Finding("format", Level.OK, "no root yet; the first start makes one")
-    if line in FORMAT_LINES:
+    if line == FORMAT_LINE:
         return Finding("format", Level.OK, f"a root: {line.strip()}")
     if FORMAT_LINE.startswith(line.rstrip("\0")):
         return Finding("format", Level.NOTE, "not whole; the next start writes it again")
-    says = f"{line.strip()!r}; this mq knows {FORMATS_KNOWN}"
+    if line in OLD_FORMAT_LINES:
+        return Finding(
+            "format", Level.WRONG, f"{line.strip()!r}, of an older mq", "run mqctl upgrade"
+        )
+    says = f"{line.strip()!r}; this mq knows {FORMAT_LINE.strip()!r}"
     return Finding("format", Level.WRONG, says, "the mq that made the root")
 
 

@@ -32,7 +32,7 @@ from mq.store.disk.files import Files, OwnersFiles
 from mq.store.disk.flush import Flusher
 from mq.store.disk.mounts import choose_flusher
 from mq.store.format.layout import Layout
-from mq.store.opening import open_for_audit, root_of
+from mq.store.opening import check_is_root, format_of, root_of
 from mq.tools.fsck.repairs import repair_of, why_it_stays
 from mq.tools.fsck.report import Finding, Findings, Report
 
@@ -249,8 +249,17 @@ def open_for_fsck(path: Path) -> tuple[Root, Flusher, list[Risk]]:
     users could do to it. On a mount it uses the server's clock. Raises StartupError if it is no
     root, has another format, cannot be read, or is certainly under other users' control.
     """
+    check_is_root(root_of(Layout.of(os.path.realpath(path)), Files(), SystemClock(), kind=_KIND))
+    return open_as_owner(path)
+
+
+def open_as_owner(path: Path) -> tuple[Root, Flusher, list[Risk]]:
+    """Likewise, of any format. Raises StartupError if it is no root, cannot be read, or is
+    certainly under other users' control.
+    """
     clock = SystemClock()
-    root = open_for_audit(path, Files(), clock, _KIND)
+    root = root_of(Layout.of(os.path.realpath(path)), Files(), clock, kind=_KIND)
+    format_of(root)
     owner, user = owner_of(root), os.geteuid()
     # The superuser works on any user's root, as that user.
     found = risks(root.layout.root, root.files, owner if user == 0 else user, root.layout.folders())

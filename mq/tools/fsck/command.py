@@ -1,4 +1,4 @@
-"""The command `mqctl fsck`: flags, a check, its report, and an exit code."""
+"""The commands `mqctl fsck` (flags, a check, its report, and an exit code) and `mqctl upgrade`."""
 
 import json
 import signal
@@ -8,12 +8,20 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from mq.model.errors import StartupError
+from mq.model.errors import MqError, StartupError
 from mq.model.names import QueueName
 from mq.runtime.options import Number
 from mq.store.audit.findings import AGAIN_AFTER_S, AGAIN_AFTER_S_MAX, OVERDUE_S_DEFAULT
 from mq.store.totals.writing import write_totals
-from mq.tools.fsck.checking import Asked, Check, Doing, Interrupted, open_for_fsck
+from mq.store.upgrade import upgrade as convert
+from mq.tools.fsck.checking import (
+    Asked,
+    Check,
+    Doing,
+    Interrupted,
+    open_as_owner,
+    open_for_fsck,
+)
 from mq.tools.fsck.report import Outcome, Report
 from mq.tools.fsck.watching import Bar, Ending
 from mq.tools.mqctl.arguments import queues_said
@@ -120,3 +128,29 @@ def _tell(report: Report, *, as_json: bool) -> None:
         click.echo("interrupted; until then:")
     for line in report.lines():
         click.echo(line)
+
+
+@click.command()
+@click.argument("root", type=click.Path(path_type=Path, readable=False), envvar="MQ_ROOT")
+@click.option("--force", is_flag=True, help="Also where a daemon was at work a moment ago.")
+def upgrade(root: Path, force: bool) -> None:
+    """Convert the root at ROOT to this mq's format, while no daemon uses it.
+
+    May be called again after it was interrupted. Exits with 0 when the root has the format; 1 when
+    ROOT is no root, cannot be read, or a daemon is at work.
+    """
+    try:
+        opened, flusher, _ = open_as_owner(root)
+        try:
+            done = convert(opened, flusher, is_unused=force)
+        finally:
+            flusher.close()
+    except (MqError, OSError) as error:
+        raise Failed(ExitCode.REFUSED, str(error)) from error
+    if done is None:
+        click.echo(f"{root} has this mq's format")
+    else:
+        click.echo(
+            f"{root} was {done.before}: {done.moved} folders of keys moved, {done.removed} of "
+            "deleted queues removed"
+        )

@@ -285,7 +285,6 @@ _REPAIRS: Final[Mapping[Breach, Repair]] = {
     ),
     Breach.ENTRY: Repair("make its entries", _by(give_entries, _spot)),
     Breach.ORPHAN: Repair("take it away, under its lock", _by(drop_orphan, _path)),
-    Breach.KEYS: Repair("take them away, as mq-mover does", _of_no_queue),
     Breach.PURGED: Repair("take it away, as mq-mover does", _of_no_queue),
     Breach.SCHEDULE: Repair("move it to lost/", _schedule),
     Breach.PARTED: Repair("bring them to their places, as mq-mover does", _parted),

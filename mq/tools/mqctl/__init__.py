@@ -1,1 +1,3 @@
-"""mqctl: mq's HTTP interface from the shell. Only doctor, fsck and pipeline use a root's files."""
+"""mqctl: mq's HTTP interface from the shell. Only doctor, fsck, upgrade and pipeline use the files
+of a root.
+"""

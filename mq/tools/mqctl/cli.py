@@ -72,6 +72,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Place]]] = {
         "token": Place(_OF + "token", "Create, list or remove tokens and secrets in a token file."),
         "doctor": Place("mq.tools.doctor.command", "Check whether a file system is fit for mq."),
         "fsck": Place("mq.tools.fsck.command", "Check a root, and repair it."),
+        "upgrade": Place("mq.tools.fsck.command", "Convert a root of an older format."),
         "completion": Place(_OF + "service", "Print a shell's completion script."),
     },
 }

@@ -95,12 +95,12 @@ async def published_long_ago(at: At) -> None:
     assert (await post(server, ONCE)).status == 201
 
 
-@plays("publish with a key: a link that is made and not answered", keyed=KEY, kind="keys")
-@plays("publish with a key: the same of an idempotency key", keyed=ONCE, kind="idempotency")
-async def published_unanswered(at: At, keyed: Keyed, kind: str) -> None:
+@plays("publish with a key: a link that is made and not answered", keyed=KEY, kind=Keys.LOOKUP)
+@plays("publish with a key: the same of an idempotency key", keyed=ONCE, kind=Keys.IDEMPOTENCY)
+async def published_unanswered(at: At, keyed: Keyed, kind: Keys) -> None:
     """A network mount loses the reply."""
     server = await begun(at)
-    folder = Path(at_link(at, Keys(kind))).parent
+    folder = Path(at_link(at, kind)).parent
     for each in (folder.parent, folder):
         each.mkdir(mode=0o700)
     at.files.fail("link", errno.EEXIST, times=1, performed=True)

@@ -78,14 +78,12 @@ def committed(at: At, *, is_later: bool = False) -> tuple[Root, MessageId]:
     return at.opened(), pack
 
 
-@plays("publish a batch: of a pack, the first one", count=1)
-@plays("publish a batch: of a pack, later", count=2)
-async def publish_packs(at: At, count: int) -> None:
+@plays("publish a batch: of a pack")
+async def publish_packs(at: At) -> None:
     root = at.opened()
     at.run(create_queue(root, QUEUE))
-    for _ in range(count):
-        at.watch()
-        published(at, root)
+    at.watch()
+    published(at, root)
 
 
 @plays("part a pack: of two that are ready")

@@ -77,12 +77,11 @@ async def made_anew(at: At) -> None:
     await make_queue(server)
 
 
-@plays("create a queue: of whose name a schedule, keys, settings and a mark were left")
+@plays("create a queue: of whose name a schedule, settings and a mark were left")
 async def made_over_what_was_left(at: At) -> None:
     server = await begun(at)
     await drop(server)
     put_file(at.top / "schedules/q:nightly", b"{}", at.clock.now_ms())
-    (at.top / "keys/q").mkdir()
     (at.top / "settings/q.json").write_text('{"visibility_s": 60}')
     (at.top / "purged/q").touch()
     at.watch()

@@ -6,6 +6,7 @@ from faults.plays.keys import KEY, place_of, post
 from faults.plays.messages import ONE_FILE, begun, patch
 from faults.plays.queues import drop, purge
 from harness.api import call, delete, fetch, make_queue, publish
+from harness.folders import files_below
 from harness.leases import QUEUE, LeasingRoot, stamp_of
 from harness.messages import put_file
 from harness.server import Server
@@ -119,7 +120,7 @@ async def published_after(at: At) -> None:
     """Who sidelined it died before the key was free."""
     server = await both(at)
     message_id = (await post(server, KEY)).id
-    [path] = (at.top / "queues/q").iterdir()
+    [path] = files_below(at.top / "queues/q")
     path.rename(at.top / "queues/q_SIDELINE" / message_id)
     at.watch()
     assert (await post(server, KEY)).status == 201

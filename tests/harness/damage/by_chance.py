@@ -122,14 +122,14 @@ def second_file(lived: Lived) -> bool:
 
 
 def no_link(lived: Lived) -> bool:
-    links = [path for path in (lived.place.top / "keys").rglob("*") if path.is_symlink()]
+    links = [path for path in (lived.place.top / "queues").glob("*/.keys/*/*") if path.is_symlink()]
     for path in links:
         path.unlink()
     return bool(links)
 
 
 def link_of_another(lived: Lived) -> bool:
-    links = [path for path in (lived.place.top / "keys").rglob("*") if path.is_symlink()]
+    links = [path for path in (lived.place.top / "queues").glob("*/.keys/*/*") if path.is_symlink()]
     for path in links:
         path.unlink()
         path.symlink_to(f"{new_id().text},k=night")
@@ -148,7 +148,8 @@ def symlink(lived: Lived) -> bool:
 
 
 def in_the_way(lived: Lived) -> bool:
-    name = lived.chance.choice(["keys/orders2", "idempotency/orders", "queues/orders_SIDELINE"])
+    names = ["queues/orders/.groups", "queues/orders/.idempotency", "queues/orders_SIDELINE"]
+    name = lived.chance.choice(names)
     if (path := lived.place.top / name).exists():
         return False
     put_file(path, b"somebody's")

@@ -115,7 +115,6 @@ def lay_out_all_that_is_allowed(place: Place) -> None:
     keyed(place, place.ready(more=",k=night").name)
     keyed(place, new_id().text, key="day")
     keyed(place, new_id().text, "idempotency")
-    place.folder(f"remove/gone:{new_id().text}.k")
     # A lease, one that is being given back, one that was acknowledged; and what is known of others.
     lay_out_leases(place)
     with_schedule(place, "orders:nightly", MINUTELY)
@@ -249,10 +248,10 @@ def with_settings(place: Place, queue: str, text: str) -> Path:
 
 def keyed(place: Place, target: str, kind: str = "keys", key: str = "night") -> Path:
     """The key's link, which says that."""
-    if not (place.top / kind / "orders").exists():
-        place.folder(f"{kind}/orders")
+    if not (place.top / f"queues/orders/.{kind}").exists():
+        place.folder(f"queues/orders/.{kind}")
     hashed = hashlib.sha256(key.encode()).hexdigest()[:2]
-    return symlink(place.folder(f"{kind}/orders/{hashed}") / key, target)
+    return symlink(place.folder(f"queues/orders/.{kind}/{hashed}") / key, target)
 
 
 def second_of_a_key(place: Place) -> Path:
@@ -350,7 +349,7 @@ DAY_S = 24 * HOUR_S
 
 BREACHES: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.FORMAT, lambda place: without(place, "format")),
-    (Breach.FORMAT, lambda place: rewritten(place.top / "format", "mq 3\n")),
+    (Breach.FORMAT, lambda place: rewritten(place.top / "format", "mq 4\n")),
     (Breach.FOLDER, lambda place: without(place, "delay")),
     (Breach.SYMLINK, lambda place: symlink(without(place, "delay"), "/tmp")),
     (Breach.SYMLINK, lambda place: symlink(place.top / "history", "/tmp")),
@@ -410,7 +409,7 @@ BREACHES: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.ORPHAN, lambda place: stale_entry(place, "tags/orders/ca/a", ",t=1,h=18")),
     (Breach.ORPHAN, lambda place: orphan(place, "idempotency", new_id().text)),
     (Breach.STORAGE, lambda place: unlisted(place, "queues/orders")),
-    (Breach.STORAGE, lambda place: unlisted(place, "keys")),
+    (Breach.STORAGE, lambda place: unlisted(place, "settings")),
     (Breach.IN_THE_WAY, lambda place: place.folder("deleted/orders2")),
     (Breach.IN_THE_WAY, lambda place: place.folder("leases/c.1.json")),
     (Breach.IN_THE_WAY, lambda place: put_file(place.top / "leases/c.2")),
@@ -419,8 +418,8 @@ BREACHES: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.IN_THE_WAY, lambda place: place.folder("purged/orders")),
     (Breach.IN_THE_WAY, lambda place: place.folder("members/leader")),
     (Breach.IN_THE_WAY, lambda place: place.folder("shovels/orders.lock")),
-    (Breach.IN_THE_WAY, lambda place: put_file(place.top / "keys/orders")),
-    (Breach.IN_THE_WAY, lambda place: put_file(place.folder("keys/orders") / "0f")),
+    (Breach.IN_THE_WAY, lambda place: put_file(place.top / "queues/orders/.keys")),
+    (Breach.IN_THE_WAY, lambda place: put_file(place.folder("queues/orders/.keys") / "0f")),
     (Breach.IN_THE_WAY, lambda place: put_file(keyed(place, "x").parent / "day")),
     (Breach.IN_THE_WAY, lambda place: put_file(place.queue / "00000000")),
     (Breach.IN_THE_WAY, lambda place: put_file(place.folder("delay/00000000") / "00")),
@@ -461,6 +460,4 @@ BREACHES: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.ARCHIVE, lambda place: in_archive(place, "enabled.json", b"{}")),
     (Breach.ARCHIVE, lambda place: in_archive(place, "disabled.json", b"{")),
     (Breach.ARCHIVE, lambda place: in_archive(place, "7.stored", b"q:x\n")),
-    (Breach.KEYS, lambda place: place.folder("keys/unheard-of")),
-    (Breach.KEYS, lambda place: place.folder("idempotency/unheard-of")),
 ]

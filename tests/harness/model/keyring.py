@@ -109,10 +109,10 @@ class Keyring:
 
 def links_below(root: Path) -> dict[str, dict[str, str]]:
     """What the links of each kind say, by `{queue}/{key}`."""
-    return {kind: dict(_links(root / kind)) for kind in ("keys", "idempotency")}
+    return {kind: dict(_links(root / "queues", kind)) for kind in ("keys", "idempotency")}
 
 
-def _links(folder: Path) -> Iterator[tuple[str, str]]:
-    for path in folder.glob("*/*/*"):
+def _links(queues: Path, kind: str) -> Iterator[tuple[str, str]]:
+    for path in queues.glob(f"*/.{kind}/*/*"):
         if not path.name.startswith("."):
-            yield f"{path.parts[-3]}/{path.name}", os.readlink(path)
+            yield f"{path.parts[-4]}/{path.name}", os.readlink(path)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def link(bench: "Bench", target: str, key: str = "k", kind: str = "keys") -> Path:
     hashed = hashlib.sha256(key.encode()).hexdigest()[:2]
-    path = bench.folder(kind) / "orders" / hashed / key
+    path = bench.folder("queues/orders") / f".{kind}" / hashed / key
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(target)
     return path
@@ -70,7 +70,7 @@ def test_an_idempotency_key_goes_when_its_time_is_over(bench: "Bench") -> None:
 def test_what_is_no_link_stays(bench: "Bench") -> None:
     folder = link(bench, new_id().text).parent
     others = [put_file(folder / name) for name in ("notes", ".lock")]
-    others.append(put_file(bench.folder("keys") / "README"))
+    others.append(put_file(folder.parent / "README"))
     (folder / "a.b").symlink_to("nowhere")
     bench.clock.advance(FORGOTTEN_AFTER_S + 60)
     bench.sweeper().run_once()
@@ -122,15 +122,3 @@ def test_what_is_forgotten_loses_its_idempotency_key_first(bench: "Bench") -> No
     assert not os.path.lexists(key)
     assert os.path.lexists(other)
     assert bench.removed(torn).exists()
-
-
-def test_the_keys_of_a_queue_that_is_gone_go_with_it(bench: "Bench") -> None:
-    for kind in ("keys", "idempotency"):
-        path = bench.folder(kind) / "gone" / "00"
-        path.mkdir(parents=True)
-        (path / "k").symlink_to("x")
-        link(bench, new_id().text, kind=kind)
-    bench.sweeper().run_once()
-    for kind, suffix in (("keys", "k"), ("idempotency", "i")):
-        assert [path.name for path in bench.folder(kind).iterdir()] == ["orders"]
-        assert len(list(bench.folder("remove").glob(f"gone:*.{suffix}"))) == 1

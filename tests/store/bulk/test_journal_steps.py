@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
+from harness.folders import files_below
 from harness.processes import PATIENCE_S
 from harness.staging import JOB, QUEUE, committed, rolled, stage
 
@@ -58,7 +59,7 @@ def test_a_key_that_another_takes_meanwhile_has_one_message(
     """After the link was made, and before its message shows."""
     staged, _ = stage(root, [b"a"], key="k")
     name = committed(root, staged).name
-    gate = files.hold("lock", "/keys/")
+    gate = files.hold("lock", "/.keys/")
     with ThreadPoolExecutor(1) as pool:
         rolling = pool.submit(rolled, root, name)
         assert gate.reached.wait(PATIENCE_S)
@@ -67,4 +68,4 @@ def test_a_key_that_another_takes_meanwhile_has_one_message(
         run_alone(publish(other, Draft(QUEUE, message_id, root.now_ms()), b"b"), NoFlusher())
         gate.open()
         assert rolling.result(PATIENCE_S) == (0, 1, 0)
-    assert [path.name for path in Path(root.layout.queue(QUEUE)).iterdir()] == [message_id.text]
+    assert [path.name for path in files_below(Path(root.layout.queue(QUEUE)))] == [message_id.text]

@@ -113,15 +113,6 @@ def assert_apart(place: LeasingRoot, pack: MessageId, state: State) -> None:
     assert not os.listdir(parts(place.root.layout))
 
 
-def test_a_root_says_that_it_has_packs_before_its_first_one(place: LeasingRoot) -> None:
-    line = place.top / "format"
-    place.publish()
-    assert line.read_text() == "mq 1\n"
-    pack = packed(place)
-    assert line.read_text() == "mq 2\n"
-    assert at(place, pack).state is State.READY
-
-
 @pytest.mark.parametrize("state", ["ready", "delayed", "fetched"])
 def test_items_have_state_and_stamp_of_their_pack(place: LeasingRoot, state: str) -> None:
     pack = packed(place, due_in_s=60 if state == "delayed" else 0)

@@ -291,8 +291,7 @@ def test_several_are_put_at_a_time(place: TimedRoot) -> None:
 
 def test_an_older_root_gets_its_folders_at_the_next_start(root: Path) -> None:
     open_root(str(root), Files(), FakeClock())
-    for name in ("schedules", "firings"):
-        (root / name).rmdir()
+    (root / "schedules").rmdir()
     place = TimedRoot(root)
     place.put()
     assert place.read().schedule == MINUTELY

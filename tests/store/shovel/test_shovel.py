@@ -330,13 +330,13 @@ def test_of_two_with_one_key_the_first_goes(place: LeasingRoot) -> None:
 def test_a_link_that_was_left_is_taken(place: LeasingRoot, files: Met) -> None:
     """By who sidelined it, and died; by a shovel that died; by a message that is gone."""
     message_id = keyed(place)
-    files.fail("unlink", errno.EIO, "/keys/", times=1)
+    files.fail("unlink", errno.EIO, "/.keys/", times=1)
     place.run(sideline(place.root, QUEUE, message_id))
     assert link(place) == message_id.text
     assert why(place, message_id) is None
     place.run(sideline(place.root, QUEUE, message_id))
     other = keyed(place)
-    files.fail("unlink", errno.EIO, "/keys/", times=1)
+    files.fail("unlink", errno.EIO, "/.keys/", times=1)
     place.run(remove(place.root, QUEUE, other))
     assert link(place) == other.text
     assert why(place, message_id) is None
@@ -369,7 +369,7 @@ def test_the_key_of_one_that_was_left_in_new(place: LeasingRoot) -> None:
 def test_who_publishes_its_key_before_it_moves_has_it(place: LeasingRoot, files: Met) -> None:
     message_id = sidelined_keyed(place)
     ids: list[MessageId] = []
-    files.before("open_kept", "/keys/q", lambda: ids.append(keyed(place)))
+    files.before("open_kept", "/q/.keys", lambda: ids.append(keyed(place)))
     assert why(place, message_id) is Why.KEY_TAKEN
     assert states(place, message_id) == THERE
     assert link(place) == ids[0].text
@@ -379,10 +379,10 @@ def test_who_publishes_its_key_before_it_moves_has_it(place: LeasingRoot, files:
 def test_who_publishes_its_key_while_it_moves_has_it_not(place: LeasingRoot, files: Met) -> None:
     """He saw that it lay in the sideline: he looks again, when he has the lock."""
     message_id = keyed(place)
-    files.fail("unlink", errno.EIO, "/keys/", times=1)
+    files.fail("unlink", errno.EIO, "/.keys/", times=1)
     place.run(sideline(place.root, QUEUE, message_id))
     told: list[Why | None] = []
-    files.before("open_kept", "/keys/q", lambda: told.append(why(place, message_id)))
+    files.before("open_kept", "/q/.keys", lambda: told.append(why(place, message_id)))
     with pytest.raises(KeyTaken):
         keyed(place)
     assert told == [None]
@@ -392,10 +392,10 @@ def test_who_publishes_its_key_while_it_moves_has_it_not(place: LeasingRoot, fil
 
 def test_who_sweeps_its_key_while_it_moves_leaves_it(place: LeasingRoot, files: Met) -> None:
     message_id = keyed(place)
-    files.fail("unlink", errno.EIO, "/keys/", times=1)
+    files.fail("unlink", errno.EIO, "/.keys/", times=1)
     place.run(sideline(place.root, QUEUE, message_id))
     place.pass_s(FORGOTTEN_AFTER_S + 60)
-    files.before("open_kept", "/keys/q", lambda: why(place, message_id))
+    files.before("open_kept", "/q/.keys", lambda: why(place, message_id))
     assert place.run(OrphanSweep(place.root).sweep()) == 0
     assert place.run(find_key(place.root, QUEUE, K)) == message_id
 
@@ -505,7 +505,7 @@ def test_a_purge_that_comes_before_the_rename_counts(
     message_id = sidelined_keyed(place) if has_key else sidelined(place)
     now_ms = place.clock.now_ms()
     # With a key, after the shovel has looked and before it has the lock of the key's link.
-    call, where = ("open_kept", "/keys/q/") if has_key else ("open_claimed", message_id.text)
+    call, where = ("open_kept", "/q/.keys/") if has_key else ("open_claimed", message_id.text)
     files.before(call, where, lambda: place.run(purge(place.root, queue, now_ms)))
     assert why(place, message_id) is expected
     assert states(place, message_id) == THERE

@@ -267,9 +267,10 @@ def test_two_mounts() -> None:
 
 def test_formats() -> None:
     assert judge_format(None).level is Level.OK
-    assert judge_format("mq 1\n").level is Level.OK
+    assert judge_format("mq 3\n").level is Level.OK
+    assert judge_format("mq 1\n").do == "run mqctl upgrade"
     assert judge_format("mq").level is Level.NOTE
-    assert judge_format("mq 3\n").level is Level.WRONG
+    assert judge_format("mq 4\n").level is Level.WRONG
 
 
 def findings(**others: Level) -> list[Finding]:

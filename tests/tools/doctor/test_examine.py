@@ -92,10 +92,10 @@ def test_a_symbolic_link_in_place_of_a_folder_is_told(root: Path, tmp_path: Path
 @pytest.mark.certificate
 def test_a_root_of_another_format_is_told(root: Path) -> None:
     open_root(str(root), Files(), SystemClock())
-    (root / "format").write_text("mq 3\n")
+    (root / "format").write_text("mq 4\n")
     done = run(root)
     assert done.exit_code == 5
-    assert "mq 3" in done.output
+    assert "mq 4" in done.output
 
 
 @pytest.mark.parametrize("arguments", [(), ("/nowhere/at/all",), ("/etc/passwd",), ("/", "/nope")])

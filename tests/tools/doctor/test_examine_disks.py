@@ -56,9 +56,9 @@ def test_a_folder_of_the_root_that_is_mounted_by_itself(root: Path, tmp_path: Pa
 
 def test_another_folder_of_the_root_that_is_mounted_by_itself(root: Path) -> None:
     open_root(str(root), Files(), SystemClock())
-    with tmpfs(root / "keys", "size=1m"):
+    with tmpfs(root / "settings", "size=1m"):
         found = examined(root)
-        assert "keys" in finding(found, "folders of the root").says
+        assert "settings" in finding(found, "folders of the root").says
         assert levels(found)["folders of the root"] is Level.WRONG
 
 
