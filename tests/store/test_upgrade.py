@@ -28,6 +28,7 @@ OTHER = QueueName.parse("others")
 KEY = Key("night")
 ONCE = Key("once")
 CALLS_MAX = 200
+CHANGES = ("create", "rename", "unlink", "rmdir", "link")
 
 
 @pytest.fixture
@@ -108,6 +109,22 @@ def test_a_conversion_that_ends_at_any_call_goes_on(tmp_path: Path, code: int) -
         if not fault.hits:
             return
     raise AssertionError("it never comes to an end")
+
+
+def test_all_is_flushed_before_the_format_says_so(tmp_path: Path, clock: FakeClock) -> None:
+    """Also where the file system does not keep the order of changes."""
+    files = FaultyFiles()
+    old_root(tmp_path / "root", clock)
+    converted(tmp_path / "root", clock, files)
+    flushed = files.calls.index(("sync_file_system", str(tmp_path / "root")))
+    moved = [
+        number
+        for number, (name, path) in enumerate(files.calls)
+        if name in CHANGES and "format" not in path
+    ]
+    assert moved
+    assert max(moved) < flushed
+    assert any("/.format." in path for _, path in files.calls[flushed:])
 
 
 def test_foreign_files_among_the_keys_stay(tmp_path: Path, clock: FakeClock) -> None:
