@@ -62,7 +62,7 @@ def is_survived(request: Request, fault: Fault) -> bool:
         return True  # What relies on a fact raises what kept the look from finding it.
     if request.name in ("publish-lines", "publish-rows") and "/settings/" in path:
         return True  # The settings are looked at again before the lines are published.
-    if request.name in ("publish-taken", "delete-by-key", "sideline") and "/keys/" in path:
+    if request.name in ("publish-taken", "delete-by-key", "sideline") and "/.keys/" in path:
         return True  # A key that is not freed is replaced by its next message.
     if call == "unlink" and "/new/" in path:
         return True  # What stays is forgotten when it is an hour old.

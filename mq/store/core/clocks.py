@@ -22,7 +22,6 @@ CLOCK_ROUND_TRIPS: Final = 3
 
 _log = logger("mq.clock")
 _mounts_log = logger("mq.mounts")
-_log = logger("mq.clock")
 
 _QUEUES_LOOKED_AT: Final = 1000
 

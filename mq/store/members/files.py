@@ -17,7 +17,6 @@ from mq.model.limits import KIB, MIB
 from mq.model.log import logger
 from mq.model.members import TOLD_EVERY_S, Doing, Member
 from mq.model.message import Stamp
-from mq.model.settings import _DAY_S
 from mq.store.core.root import Root, unlink_if_there
 from mq.store.disk.files import is_gone
 from mq.store.disk.replacing import replace_hint
@@ -30,12 +29,11 @@ TOLD_SOONEST_S: Final = 2.0
 TOLD_BYTES_MAX: Final = MIB
 MEMBERS_SHOWN_MAX: Final = 1000
 # How long a report stays after its member's end, and how long an unfinished file stays.
-MEMBER_TOLD_KEPT_S: Final = float(_DAY_S)
+MEMBER_TOLD_KEPT_S: Final = 24 * 3600.0
 UNFINISHED_KEPT_S: Final = 3600.0
 
 POINTER_BYTES_MAX: Final = 4 * KIB
 
-_log = logger("mq.members")
 _log = logger("mq.members")
 
 _POINTER_VERSION: Final = 1
