@@ -134,7 +134,8 @@ class Reaper:
             files=last.files + stored.files,
             folders=last.folders + stored.folders,
             next_ms=min(due_ms, default=None),
-            more=last.more or stored.is_cut,
+            # A deleted queue's folder may go once its messages went.
+            more=last.more or stored.is_cut or stored.files > 0,
         )
         unreadable = "" if stored.unreadable is None else str(stored.unreadable)
         if unreadable not in ("", self._unreadable):

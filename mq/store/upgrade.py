@@ -5,6 +5,7 @@ in the queue's folder, and go with it. Each step may come again after a crash. T
 says meanwhile that the root is neither, so that no mq starts on it.
 """
 
+import stat
 from typing import Final, NamedTuple
 
 from mq.model.errors import StartupError
@@ -15,9 +16,11 @@ from mq.store.core.root import (
     sweep_unfinished,
     unlink_if_there,
 )
+from mq.store.core.turns import is_taken
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.replacing import replace_file
+from mq.store.disk.steps import Flush, Steps
 from mq.store.format.layout import (
     FORMAT_LINE,
     OLD_FORMAT_LINES,
@@ -26,7 +29,9 @@ from mq.store.format.layout import (
     is_beside_links,
     is_deleted,
     is_of_keys,
+    is_unfinished,
 )
+from mq.store.format.trends import trends_turn
 from mq.store.format.walk import entries_if_there, queue_folders
 from mq.store.keys.links import is_link
 from mq.store.members.files import read_members
@@ -44,60 +49,107 @@ _TOPS: Final = {
 }
 _DELETED_SUFFIXES: Final = (".k", ".i", ".f", ".g")
 
+_STOP_FIRST: Final = "stop every daemon that uses the root, or use --force once none does"
+
 
 class Upgraded(NamedTuple):
-    """The format that the root had, and how many folders of links went into their queue's folder
-    and were removed, because their queue was deleted.
+    """The format that the root had; how many folders of links went into their queue's folder, and
+    how many were removed, because their queue was deleted; and the folders that foreign files keep.
     """
 
     before: str
     moved: int = 0
     removed: int = 0
+    kept: tuple[str, ...] = ()
+
+
+class _Plan(NamedTuple):
+    """The folders of links to rename, each with its new path, and those to remove."""
+
+    renames: list[tuple[str, str]]
+    removals: list[str]
+    tops: list[str]
 
 
 def upgrade(root: Root, flusher: Flusher, *, is_unused: bool = False) -> Upgraded | None:
     """Converts the root; None: it has this mq's format. Blocking. `is_unused`: no daemon uses it,
-    though one told of itself a moment ago.
+    though one was at work a moment ago.
 
-    Raises StartupError for no root, a format that this mq does not know, or a daemon at work;
-    Unavailable, OSError: the next call continues. Durable on return: yes.
+    Raises StartupError for no root, a format that this mq does not know, a daemon at work, or a
+    file in the way: nothing is changed then. Unavailable, OSError: the next call continues. Durable
+    on return: yes.
     """
-    line = format_of(root)
+    line, layout = format_of(root), root.layout
     if line == FORMAT_LINE:
+        run_alone(_flushed(layout.root), flusher)
         return None
     if line not in OLD_FORMAT_LINES:
         raise StartupError(
-            f"{root.layout.format} has the format {line.strip()!r}, which this mq does not know"
+            f"{layout.format} has the format {line.strip()!r}, which this mq does not know"
         )
     if not is_unused:
-        _refuse_members(root)
-    sweep_unfinished(root, root.layout.root, kept_s=None)
+        _refuse_daemons(root)
+    plan = _plan(root)
+    sweep_unfinished(root, layout.root, _is_format, kept_s=None)
     _write_line(root, flusher, UPGRADING_LINE)
-    moved = removed = 0
-    for name, kind in _TOPS.items():
-        top = f"{root.layout.root}/{name}"
-        for queue, entry in list(queue_folders(root.files, top)):
-            if root.files.status(root.layout.queue(queue)) is None:
-                removed += _remove_links(root, entry.path)
-            else:
-                rename_folder(root.files, entry.path, root.layout.keys_of(kind, queue))
-                moved += 1
-        rmdir_if_empty(root.files, top)
-    for entry in list(root.files.entries(root.layout.remove)):
-        if any(is_deleted(entry.name, suffix) for suffix in _DELETED_SUFFIXES):
-            removed += _remove_links(root, entry.path)
+    for source, target in plan.renames:
+        rename_folder(root.files, source, target)
+    removed = [_remove_links(root, folder) for folder in plan.removals]
+    kept = tuple(top for top in plan.tops if not rmdir_if_empty(root.files, top))
     _flush_all(root)
     _write_line(root, flusher, FORMAT_LINE)
-    return Upgraded(line.strip(), moved, removed)
+    return Upgraded(line.strip(), len(plan.renames), sum(removed), kept)
 
 
-def _refuse_members(root: Root) -> None:
-    for member in read_members(root):
+def _plan(root: Root) -> _Plan:
+    """Raises StartupError for a file in the way, or in place of a folder."""
+    layout, files, plan = root.layout, root.files, _Plan([], [], [])
+    for name, kind in _TOPS.items():
+        top = f"{layout.root}/{name}"
+        if not _is_folder(root, top):
+            continue
+        plan.tops.append(top)
+        for queue, entry in list(queue_folders(files, top)):
+            target = layout.keys_of(kind, queue)
+            if not _is_folder(root, layout.queue(queue)):
+                plan.removals.append(entry.path)
+            elif files.status(target) is not None:
+                raise StartupError(f"{target} is there already; move it away")
+            else:
+                plan.renames.append((entry.path, target))
+    for entry in list(entries_if_there(files, layout.remove)):
+        is_old = any(is_deleted(entry.name, suffix) for suffix in _DELETED_SUFFIXES)
+        if is_old and entry.is_dir(follow_symlinks=False):
+            plan.removals.append(entry.path)
+    return plan
+
+
+def _is_folder(root: Root, path: str) -> bool:
+    """False: nothing is there. Raises StartupError for anything else."""
+    status = root.files.status(path)
+    if status is not None and not stat.S_ISDIR(status.st_mode):
+        raise StartupError(f"{path} is not a folder; move it away")
+    return status is not None
+
+
+def _refuse_daemons(root: Root) -> None:
+    """Raises StartupError where an mq-mover, or an mq that records the load, was at work."""
+    if is_taken(root, trends_turn(root.layout)):
+        raise StartupError(f"an mq is at work on {root.layout.root}; {_STOP_FIRST}")
+    members = read_members(root) if _is_folder(root, root.layout.members) else []
+    for member in members:
         if not root.has_aged(member.told_ms, AT_WORK_S):
             raise StartupError(
-                f"{member.name} on {member.host} was at work a moment ago; stop every daemon that "
-                "uses the root, or use --force once none does"
+                f"{member.name} on {member.host} was at work a moment ago; {_STOP_FIRST}"
             )
+
+
+def _is_format(name: str) -> bool:
+    return is_unfinished(name) and name.startswith(".format.")
+
+
+def _flushed(folder: str) -> Steps[None]:
+    yield Flush(folders=(folder,))
 
 
 def _write_line(root: Root, flusher: Flusher, line: str) -> None:

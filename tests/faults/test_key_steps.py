@@ -118,3 +118,20 @@ async def test_a_folder_of_keys_that_a_mount_shows_and_that_is_gone_is_made_agai
     assert (await call(server, "DELETE", f"/q/messages/{first.id}")).status == 202
     files.fail("open_kept", errno.ENOENT, "/q/.keys/", times=1)
     assert (await post(server)).status == 201
+
+
+async def test_no_second_message_of_a_group_goes_while_its_link_could_not_be_made(
+    serve: Serve,
+) -> None:
+    """A network mount makes the folder of links, and loses the answer."""
+    files = FaultyFiles()
+    server, other = await serve(files=files), await serve()
+    await make_queue(server)
+    first, second = [
+        (await call(server, "POST", "/q/messages?group=a", data=body)).id for body in (b"1", b"2")
+    ]
+    files.fail("mkdir", errno.ENOENT, "/q/.groups", times=1, performed=True)
+    replies = [await fetch(each) for each in (server, other, server, other)]
+    assert [each.id for each in replies if each.status == 200] == [first]
+    assert (await call(server, "DELETE", f"/q/messages/{first}")).status == 202
+    assert (await call(other, "GET", "/q/messages?wait=10")).id == second

@@ -283,8 +283,9 @@ class FaultyFiles(Files):
         super().unlink(path)
 
     def mkdir(self, path: str) -> None:
-        self._pass("mkdir", path)
+        fault = self._pass("mkdir", path)
         super().mkdir(path)
+        _say(fault)
 
     def rmdir(self, path: str) -> None:
         self._pass("rmdir", path)

@@ -154,6 +154,16 @@ def test_what_is_no_key_among_a_deleted_queue_s_stays(folder: Path, clock: FakeC
     assert (keys / "notes").read_text() == "mine"
 
 
+@pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to("/etc")])
+def test_what_has_the_name_of_keys_and_is_no_folder_stays(
+    folder: Path, clock: FakeClock, make: Callable[[Path], object]
+) -> None:
+    deleted = _deleted_queue(folder, 2)
+    make(deleted / ".keys")
+    assert _reaper(folder, clock).run_once() == 2
+    assert os.listdir(deleted) == [".keys"]
+
+
 def test_a_deleted_queue_with_a_foreign_file_keeps_that(folder: Path, clock: FakeClock) -> None:
     deleted = _deleted_queue(folder, 2)
     foreign = put_file(deleted / "notes.txt", b"mine")

@@ -118,6 +118,17 @@ def test_keys_of_deleted_queues_need_no_archive(place: ArchivingRoot) -> None:
     assert not deleted.exists()
 
 
+def test_keys_of_a_deleted_queue_go_after_its_messages(place: ArchivingRoot) -> None:
+    """Nothing else comes to remove/ meanwhile."""
+    message_id = MessageId(place.uuids.next(), key=KEY)
+    place.run(publish(place.root, Draft(QUEUE, message_id, message_id.published_ms), b"x"))
+    place.delete(QUEUE)
+    place.enable()
+    place.store()
+    place.reap()
+    assert not list((place.top / "remove").glob("*.d"))
+
+
 def test_what_comes_to_a_folder_later_is_the_next_batch_s(place: ArchivingRoot) -> None:
     fill(place)
     place.enable()

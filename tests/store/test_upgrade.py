@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ from harness.old_format import KINDS, OLD_LINE, make_old
 from mq.model.errors import KeyTaken, MqError, StartupError
 from mq.model.names import Key, MessageId, QueueName, UuidSource
 from mq.store.core.root import Root
+from mq.store.core.turns import take
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher, NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.layout import FORMAT_LINE, Layout
+from mq.store.format.trends import trends_turn
 from mq.store.opening import open_root, root_of
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.queues import create_queue
@@ -135,6 +138,78 @@ def test_foreign_files_among_the_keys_stay(tmp_path: Path, clock: FakeClock) -> 
     assert converted(top, clock, Files()) is not None
     assert (top / "keys" / "gone" / "0f" / "notes").read_text() == "mine"
     assert (top / "keys" / "README").read_text() == "mine"
+
+
+def test_foreign_files_keep_their_folder_and_are_named(tmp_path: Path, clock: FakeClock) -> None:
+    top = tmp_path / "root"
+    old_root(top, clock)
+    (top / "keys" / "README").write_text("mine")
+    done = converted(top, clock, Files())
+    assert done is not None
+    assert done.kept == (str(top / "keys"),)
+
+
+def in_place_of_a_queue(top: Path) -> Path:
+    (top / "keys" / "linked" / "0f").mkdir(parents=True)
+    (top / "queues" / "linked").symlink_to(top.parent)
+    return top / "queues" / "linked"
+
+
+def in_place_of_links(top: Path) -> Path:
+    (top / "queues" / "orders" / ".keys").touch()
+    return top / "queues" / "orders" / ".keys"
+
+
+def in_place_of_all_links(top: Path) -> Path:
+    (top / "keys").rename(top.parent / "keys")
+    (top / "keys").symlink_to(top.parent / "keys")
+    return top / "keys"
+
+
+@pytest.mark.parametrize("damage", [in_place_of_a_queue, in_place_of_links, in_place_of_all_links])
+def test_what_is_in_the_way_is_named_before_anything_changes(
+    tmp_path: Path, clock: FakeClock, damage: Callable[[Path], Path]
+) -> None:
+    top = tmp_path / "root"
+    messages = old_root(top, clock)
+    path = damage(top)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StartupError, match=str(path)):
+        converted(top, clock, Files())
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (top / "format").read_text() == OLD_LINE
+    if damage is in_place_of_all_links:
+        path.unlink()
+        (tmp_path / "keys").rename(top / "keys")
+    else:
+        path.unlink()
+    assert converted(top, clock, Files()) is not None
+    assert message_files(top)["queues"] == messages
+
+
+def test_what_daemons_and_others_left_is_no_obstacle(tmp_path: Path, clock: FakeClock) -> None:
+    top = tmp_path / "root"
+    messages = old_root(top, clock)
+    (top / ".doctor.0123456789abcdef").mkdir()
+    (top / ".format.0123456789abcdef").write_text("mq")
+    (top / "remove" / f"{OTHER.text}:{UuidSource(clock).next()}.k").touch()
+    (top / "members").rmdir()
+    assert converted(top, clock, Files()) is not None
+    assert message_files(top)["queues"] == messages
+    assert not (top / ".format.0123456789abcdef").exists()
+
+
+def test_a_root_whose_load_an_mq_records_is_refused(tmp_path: Path, clock: FakeClock) -> None:
+    top = tmp_path / "root"
+    old_root(top, clock)
+    root = root_of(Layout.of(top), Files(), clock)
+    (top / "trends").mkdir()
+    turn = take(root, trends_turn(root.layout))
+    assert turn is not None
+    with pytest.raises(StartupError, match="an mq is at work"):
+        converted(top, clock, Files())
+    turn.end()
+    assert converted(top, clock, Files()) is not None
 
 
 def test_a_root_of_an_unknown_format_is_refused(tmp_path: Path, clock: FakeClock) -> None:

@@ -103,8 +103,8 @@ def restamp(root: Root, path: str) -> Steps[str | None]:
 
 
 def restore_queue(root: Root, queue: QueueName) -> Steps[str | None]:
-    """Recreates the missing folder of a queue that was not deleted and still has messages, settings
-    or keys. Raises Busy, StaysAsItIs, OSError. Durable on return: yes.
+    """Recreates the missing folder of a queue that was not deleted and still has messages or
+    settings. Raises Busy, StaysAsItIs, OSError. Durable on return: yes.
     """
     with queues_locked(root):
         if queue_exists(root, queue):

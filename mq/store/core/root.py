@@ -20,7 +20,7 @@ from mq.store.core.totals import Tally
 from mq.store.disk.files import Files, is_gone
 from mq.store.disk.space import Space
 from mq.store.disk.steps import Steps
-from mq.store.format.layout import Layout, LinkPlace, is_unfinished
+from mq.store.format.layout import KEYS_FOLDERS, Layout, LinkPlace, is_unfinished
 from mq.store.format.walk import entries_if_there
 
 # Looks into a folder whose files go one by one, while others may add some.
@@ -229,7 +229,8 @@ def _move_files(files: Files, source: str, target: str) -> None:
     with contextlib.suppress(FileExistsError):
         files.mkdir(target)
     for _ in range(MOVES_MAX):
-        for entry in list(files.entries(source)):
+        # Messages before their links: a living message keeps its key.
+        for entry in sorted(files.entries(source), key=lambda each: each.name in KEYS_FOLDERS):
             with contextlib.suppress(FileNotFoundError):
                 if entry.is_dir(follow_symlinks=False):
                     _move_files(files, entry.path, f"{target}/{entry.name}")

@@ -74,7 +74,7 @@ def show_linked(
         raise
     except FileNotFoundError:
         if queue_exists(root, queue):
-            raise  # The folder of all queues' keys is gone.
+            raise  # The staged file is gone, or a network mount has lost an answer.
         raise QueueNotFound(queue.text) from None
 
 
@@ -170,11 +170,6 @@ def take_group(root: Root, queue: QueueName, message_id: MessageId) -> Steps[Mes
     OSError. Durable on return: no; the claim's flush covers it.
     """
     place = root.layout.link(Keys.GROUP, queue, Key(message_id.group))
-    try:
-        if make_link(root, place, message_id.text):
-            return None
-    except FileNotFoundError:
-        return None  # The queue was deleted, with the message.
 
     def act() -> MessageId | None:
         holder = _living(root, queue, place, message_id)
@@ -182,7 +177,14 @@ def take_group(root: Root, queue: QueueName, message_id: MessageId) -> Steps[Mes
             point_link(root, place, message_id.text)
         return holder
 
-    return (yield from locked(root, (place,), act))
+    try:
+        if make_link(root, place, message_id.text):
+            return None
+        return (yield from locked(root, (place,), act))
+    except FileNotFoundError:
+        if queue_exists(root, queue):
+            raise  # A network mount may have lost an answer.
+        return None  # The message went with its queue.
 
 
 def still_heads(root: Root, queue: QueueName, heads: Mapping[str, str]) -> dict[str, str]:

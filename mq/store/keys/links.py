@@ -111,7 +111,7 @@ def _refuse_strangers(root: Root, place: LinkPlace) -> None:
     """
     if root.over_network and is_marked(look(root, place.of_queue, root.layout.queues)):
         raise Busy("the keys are a deleted queue's")
-    root.files.refuse_links(*place.made)
+    root.files.refuse_links(place.of_queue, *place.made)
 
 
 def point_link(root: Root, place: LinkPlace, target: str) -> None:

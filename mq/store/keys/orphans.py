@@ -27,6 +27,10 @@ from mq.store.keys.links import is_link, linked_id, locked, unlink_link
 
 # Links that one sweep checks, beside the rest of the current folder.
 SWEPT_LINKS_MAX: Final = 10_000
+# How many links a queue counts as in a sweep, beside its own.
+_LOOKS_OF_QUEUE: Final = 5
+# The links of a folder without folders in it, on a file system that counts them.
+_LINKS_WITHOUT_FOLDERS: Final = 2
 # The minimum age in seconds of a removed firing's link.
 FIRING_KEPT_S: Final = 3600
 
@@ -45,12 +49,17 @@ class KeyFolder:
     path: str
 
 
-def key_folders(root: Root) -> Iterator[KeyFolder]:
-    """All folders of keys, in no order; perhaps without new ones."""
+def key_folders(root: Root) -> Iterator[KeyFolder | None]:
+    """All folders of keys, in no order; perhaps without new ones. None after each queue: it took a
+    look, also one without keys.
+    """
     # Read at once, here and below, so that no folder stays open until the next pass.
-    for queue, _ in list(queue_folders(root.files, root.layout.queues)):
-        for kind in Keys:
-            yield from key_folders_of(root, kind, queue)
+    for queue, entry in list(queue_folders(root.files, root.layout.queues)):
+        status = root.files.status(entry.path)
+        if status is not None and status.st_nlink != _LINKS_WITHOUT_FOLDERS:
+            for kind in Keys:
+                yield from key_folders_of(root, kind, queue)
+        yield None
 
 
 def key_folders_of(root: Root, kind: Keys, queue: QueueName) -> Iterator[KeyFolder]:
@@ -65,7 +74,7 @@ class OrphanSweep:
     def __init__(self, root: Root, limit: int = SWEPT_LINKS_MAX) -> None:
         self._root = root
         self._limit = limit
-        self._waiting: Iterator[KeyFolder] | None = None
+        self._waiting: Iterator[KeyFolder | None] | None = None
 
     def sweep(self) -> Steps[int]:
         """One pass. Returns the number of removed links. Starts over after the last folder. Raises
@@ -74,8 +83,11 @@ class OrphanSweep:
         looked = swept = 0
         self._waiting = self._waiting or key_folders(self._root)
         for folder in self._waiting:
-            seen, went = yield from _sweep_folder(self._root, folder)
-            looked, swept = looked + seen, swept + went
+            if folder is None:
+                looked += _LOOKS_OF_QUEUE
+            else:
+                seen, went = yield from _sweep_folder(self._root, folder)
+                looked, swept = looked + seen, swept + went
             if looked >= self._limit:
                 return swept
         self._waiting = None

@@ -14,6 +14,7 @@ through a mount that still shows the folder. Such a message goes back to the que
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -262,6 +263,8 @@ class _Pass:
         """Unlinks the keys in a deleted queue's folder."""
         for kind in KEYS_FOLDERS:
             of_kind = f"{folder}/{kind}"
+            if not _is_folder(self._files, of_kind):
+                continue
             for of_hash in entries_if_there(self._files, of_kind):
                 if not is_of_keys(of_hash.name) or not of_hash.is_dir(follow_symlinks=False):
                     continue
@@ -303,6 +306,11 @@ class _Pass:
 def has_keys(root: Root) -> bool:
     """Whether messages of the root have keys to free. Raises OSError."""
     return root.files.status(root.layout.queues) is not None
+
+
+def _is_folder(files: Files, path: str) -> bool:
+    status = files.status(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def _is_ours(entry: "os.DirEntry[str]") -> bool:

@@ -149,8 +149,10 @@ def upgrade(root: Path, force: bool) -> None:
         raise Failed(ExitCode.REFUSED, str(error)) from error
     if done is None:
         click.echo(f"{root} has this mq's format")
-    else:
-        click.echo(
-            f"{root} was {done.before}: {done.moved} folders of keys moved, {done.removed} of "
-            "deleted queues removed"
-        )
+        return
+    click.echo(
+        f"{root} was {done.before}: {done.moved} folders of keys moved, {done.removed} of deleted "
+        "queues removed"
+    )
+    for folder in done.kept:
+        click.echo(f"mqctl: {folder} holds files that are not mq's, and stays", err=True)

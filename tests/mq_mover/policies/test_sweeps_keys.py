@@ -3,10 +3,12 @@
 import fcntl
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from harness.faults import FaultyFiles
 from harness.messages import new_id, put_entry, put_file
 
 from mq.model.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
@@ -122,3 +124,21 @@ def test_what_is_forgotten_loses_its_idempotency_key_first(bench: "Bench") -> No
     assert not os.path.lexists(key)
     assert os.path.lexists(other)
     assert bench.removed(torn).exists()
+
+
+def test_a_pass_looks_at_some_queues(bench: "Bench") -> None:
+    """And those after it at the others, however many have no keys."""
+    for number in range(30):
+        bench.folder(f"queues/q{number}").mkdir()
+    old = link(bench, new_id().text)
+    bench.clock.advance(FORGOTTEN_AFTER_S + 60)
+    sweep, passes = OrphanSweep(bench.root, limit=10), []
+    while os.path.lexists(old):
+        passes.append(run_alone(sweep.sweep(), NoFlusher()))
+        assert len(passes) < 31
+    assert sum(passes) == 1
+    files = FaultyFiles()
+    sweep = OrphanSweep(replace(bench.root, files=files), limit=10)
+    run_alone(sweep.sweep(), NoFlusher())
+    of_queues = (path.partition("/queues/")[2] for _, path in files.calls)
+    assert 0 < len({each.partition("/")[0] for each in of_queues if each}) < 10

@@ -41,6 +41,21 @@ def test_a_folder_that_cannot_be_renamed_goes_file_by_file(folder: Path, tmp_pat
         assert [call for call, _ in of] == ["rename"] * count + ["sync_folder", "rmdir"]
 
 
+def test_messages_go_before_their_links(folder: Path, tmp_path: Path) -> None:
+    """So a crash between leaves no living message without its key."""
+    files = FaultyFiles()
+    for kind in (".keys", ".groups"):
+        (folder / kind).mkdir()
+        (folder / kind / "link").symlink_to("a")
+    files.fail("rename", errno.EXDEV, times=1)
+    rename_folder(files, str(folder), str(tmp_path / "removed"))
+    sources = [
+        path for call, path in files.calls if call == "rename" and path.startswith(str(folder))
+    ]
+    kinds = ["link" if path.endswith("/link") else "message" for path in sources[1:]]
+    assert kinds == ["message"] * 3 + ["link"] * 2
+
+
 def test_a_folder_that_can_be_renamed_is(folder: Path, tmp_path: Path) -> None:
     files = FaultyFiles()
     rename_folder(files, str(folder), str(tmp_path / "removed"))
