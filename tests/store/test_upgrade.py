@@ -130,6 +130,14 @@ def test_all_is_flushed_before_the_format_says_so(tmp_path: Path, clock: FakeClo
     assert any("/.format." in path for _, path in files.calls[flushed:])
 
 
+def test_a_root_that_was_converted_is_flushed_once_more(tmp_path: Path, clock: FakeClock) -> None:
+    """The process that converted it may have died before its last flush."""
+    files, top = FaultyFiles(), tmp_path / "root"
+    open_root(str(top), Files(), clock)
+    assert converted(top, clock, files) is None
+    assert ("sync_folder", str(top)) in files.calls
+
+
 def test_foreign_files_among_the_keys_stay(tmp_path: Path, clock: FakeClock) -> None:
     top = tmp_path / "root"
     old_root(top, clock)
