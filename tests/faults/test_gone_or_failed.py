@@ -4,6 +4,7 @@ race that was lost; any other error is raised.
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from harness.staging import committed, stage
 from mq.model.errors import MqError, QueueNotFound, StorageFailed
 from mq.model.names import Key, MessageId, QueueName
 from mq.model.settings import QueueSettings
+from mq.model.shovel import ALL
 from mq.store.bulk.roll_forward import roll_forward
 from mq.store.core.standing import not_found, refuse_gone
 from mq.store.disk.flush import FolderFlusher, FsyncFlusher
@@ -28,7 +30,10 @@ from mq.store.operations.publish import Draft, publish, publish_many
 from mq.store.operations.queues import delete_queue
 from mq.store.operations.redeliver import Timer, redeliver
 from mq.store.operations.reschedule import reschedule
+from mq.store.operations.sideline import sideline
+from mq.store.scan.order import STRICT, Candidate
 from mq.store.settings.configure import change_settings
+from mq.store.shovel.shovel import Aim, shovel_many
 
 K = Key.parse("k")
 
@@ -236,6 +241,31 @@ def test_a_batch_to_no_queue_fails_as_a_whole_over_a_network(place: LeasingRoot)
     (place.top / "queues/q").rmdir()
     with pytest.raises(QueueNotFound):
         place.run(published_many(place))
+
+
+def test_a_lost_answer_rolls_no_key_s_publish_forward_to_no_queue(
+    place: LeasingRoot, files: GoneFiles
+) -> None:
+    place.make_queue(QueueName.parse("orders"))
+    staged, _ = stage(place.root, [b"x"], key="k")
+    name = committed(place.root, staged, publish_id="nightly").name
+    files.fail("mkdir", errno.ENOENT, "/.keys", times=1)
+    with pytest.raises(StorageFailed):
+        roll_forward(place.root, name)
+    assert roll_forward(place.root, name) == (1, 0, 0)
+
+
+def test_a_shovel_tells_of_a_lost_answer(place: LeasingRoot, files: GoneFiles) -> None:
+    place.make_queue(QUEUE.sideline())
+    message_id = place.run(published(place, key=K))
+    place.run(sideline(place.root, QUEUE, message_id))
+    shutil.rmtree(place.top / "queues/q/.keys")
+    place.clock.advance(1)
+    files.fail("mkdir", errno.ENOENT, "/.keys", times=1)
+    aim = Aim(QUEUE, ALL, place.clock.now_ms())
+    candidates = [Candidate(STRICT.key(message_id.text), "")]
+    shovelled = shovel_many(place.root, place.flusher, aim, candidates)
+    assert isinstance(shovelled.error, StorageFailed)
 
 
 def test_nothing_is_renamed_to_no_queue_over_a_network(place: LeasingRoot) -> None:

@@ -120,6 +120,15 @@ async def test_a_folder_of_keys_that_a_mount_shows_and_that_is_gone_is_made_agai
     assert (await post(server)).status == 201
 
 
+async def test_a_mount_that_loses_an_answer_is_no_queue_that_is_not_found(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    files.fail("mkdir", errno.ENOENT, "/q/.keys", times=1, performed=True)
+    assert_problem(await post(server), 503, "storage-failed")
+    assert (await post(server)).status == 201
+
+
 async def test_no_second_message_of_a_group_goes_while_its_link_could_not_be_made(
     serve: Serve,
 ) -> None:

@@ -17,7 +17,7 @@ from mq.model.lifecycle import State
 from mq.model.names import Key, MessageId, QueueName
 from mq.store.core.find import is_staged, kept_flush, lives
 from mq.store.core.root import Root
-from mq.store.core.standing import queue_exists
+from mq.store.core.standing import queue_exists, refuse_gone
 from mq.store.disk.steps import Steps, T
 from mq.store.format.layout import Keys, LinkPlace
 from mq.store.keys.links import linked_id, locked, make_link, point_link, read_link, unlink_link
@@ -50,8 +50,6 @@ def show_linked(
     Raises PublishedBefore, KeyTaken, both of a message that is durably published; QueueNotFound,
     Busy, OSError, and what `show` raises. Durable on return: no, until the move is flushed.
     """
-    if not queue_exists(root, queue):
-        raise QueueNotFound(queue.text)
     places = _places(root, queue, message_id, once)
 
     def act() -> T:
@@ -65,6 +63,7 @@ def show_linked(
             raise
 
     try:
+        refuse_gone(root, queue)  # Elsewhere the folders of its links cannot be made.
         return (yield from locked(root, places, act))
     except PublishedBefore as before:
         yield kept_flush(root, queue, before.first)
