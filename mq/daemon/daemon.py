@@ -47,7 +47,13 @@ from mq.store.core.root import Root, probe_write
 from mq.store.disk.commit import Committer, untold
 from mq.store.disk.files import Files, TimedFiles
 from mq.store.disk.flush import FSYNC_THREADS, Flusher
-from mq.store.disk.mounts import FileSystem, choose_flusher, file_system_of
+from mq.store.disk.mounts import (
+    PROMISE_IF_ORDERED,
+    FileSystem,
+    choose_flusher,
+    file_system_of,
+    promise,
+)
 from mq.store.disk.steps import Flush, Steps
 from mq.store.opening import attaching, cannot_open, known_root, open_trusted_root
 from mq.store.packs.rolling import is_any_parted, roll_all_on
@@ -157,6 +163,11 @@ class Daemon:
             settings.force,
             self._folder_failed,
         )
+        if promise(flusher, file_system, self._files) == PROMISE_IF_ORDERED:
+            fields = {"file_system": file_system.kind, "do": f"mqctl doctor {root.layout.root}"}
+            _log.warning(
+                "a power cut may lose messages on this file system", extra={"fields": fields}
+            )
         in_memory = file_system.in_memory and settings.durability == "none"
         root.history.begin()
         flushed = self._meter.commit if settings.timings else untold

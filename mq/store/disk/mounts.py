@@ -131,6 +131,10 @@ def commits_fast(device: str) -> bool:
         return True
 
 
+PROMISE_IF_ORDERED: Final = "media, if it keeps the order of changes"
+"""The promise on a file system of which that is not known."""
+
+
 def file_system_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> FileSystem:
     """The file system under the path, by the longest mount point above it, last mounted first."""
     real = os.path.realpath(path)
@@ -209,7 +213,7 @@ def promise(flusher: Flusher, file_system: FileSystem, files: Files) -> str:
         return "memory"
     if files.folder_fsync_missing:
         return "media, but for folders"
-    return "media" if file_system.keeps_changes else "media, if it keeps the order of changes"
+    return "media" if file_system.keeps_changes else PROMISE_IF_ORDERED
 
 
 def _is_below(path: str, mount_point: str) -> bool:

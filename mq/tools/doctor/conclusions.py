@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from mq.store.disk.mounts import FileSystem
+from mq.store.disk.mounts import PROMISE_IF_ORDERED, FileSystem
 from mq.tools.doctor.across import SAME_STORAGE, SEEN
 from mq.tools.doctor.findings import Finding, Level
 from mq.tools.doctor.options import Breaks, is_shared
@@ -82,7 +82,7 @@ def _durability(
         why.append("known to keep the order: xfs, ext4 with a journal and no fast_commit, btrfs")
     elif is_shared(file_system):
         why.append("media, if the server's fsync is: no client can see that")
-    return "media" if file_system.keeps_changes else "media, if it keeps the order of changes"
+    return "media" if file_system.keeps_changes else PROMISE_IF_ORDERED
 
 
 def _clustering(
