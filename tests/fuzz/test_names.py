@@ -79,7 +79,7 @@ def test_what_a_parser_lets_through_is_one_name_of_a_folder(text: str) -> None:
         if isinstance(parsed, Key):
             place = layout.link(Keys.LOOKUP, QueueName.parse("q"), parsed)
             assert os.path.normpath(place.path) == place.path
-            assert place.path.startswith("/top/keys/q/")
+            assert place.path.startswith("/top/queues/q/.keys/")
 
 
 @st.composite
