@@ -14,7 +14,6 @@ from mq.store.core.root import (
     rename_folder,
     rmdir_if_empty,
     sweep_unfinished,
-    unlink_if_there,
 )
 from mq.store.core.turns import is_taken
 from mq.store.disk.flush import Flusher
@@ -26,14 +25,12 @@ from mq.store.format.layout import (
     OLD_FORMAT_LINES,
     UPGRADING_LINE,
     Keys,
-    is_beside_links,
     is_deleted,
-    is_of_keys,
     is_unfinished,
 )
 from mq.store.format.trends import trends_turn
 from mq.store.format.walk import entries_if_there, queue_folders
-from mq.store.keys.links import is_link
+from mq.store.keys.links import unlink_links
 from mq.store.members.files import read_members
 from mq.store.opening import format_of
 
@@ -94,7 +91,9 @@ def upgrade(root: Root, flusher: Flusher, *, is_unused: bool = False) -> Upgrade
     _write_line(root, flusher, UPGRADING_LINE)
     for source, target in plan.renames:
         rename_folder(root.files, source, target)
-    removed = [_remove_links(root, folder) for folder in plan.removals]
+    for folder in plan.removals:
+        unlink_links(root.files, folder)
+    removed = [root.files.status(folder) is None for folder in plan.removals]
     kept = tuple(top for top in plan.tops if not rmdir_if_empty(root.files, top))
     _flush_all(root)
     _write_line(root, flusher, FORMAT_LINE)
@@ -164,14 +163,3 @@ def _flush_all(root: Root) -> None:
         root.files.sync_file_system(descriptor)
     finally:
         root.files.close(descriptor)
-
-
-def _remove_links(root: Root, folder: str) -> bool:
-    """Removes a deleted queue's links; whether their folder went, which foreign files keep."""
-    for of_hash in entries_if_there(root.files, folder):
-        if is_of_keys(of_hash.name) and of_hash.is_dir(follow_symlinks=False):
-            for entry in entries_if_there(root.files, of_hash.path):
-                if is_beside_links(entry.name) or is_link(entry):
-                    unlink_if_there(root.files, entry.path)
-            rmdir_if_empty(root.files, of_hash.path)
-    return rmdir_if_empty(root.files, folder)

@@ -6,6 +6,8 @@ A link is replaced or removed only under its folder's lock, after it was read ag
 
 import contextlib
 import os
+import stat
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -13,11 +15,12 @@ from typing import Final
 from mq.model.errors import BadName, Busy, MqError, StorageFailed
 from mq.model.names import Key, MessageId, QueueName
 from mq.store.core.locks import all_in_turn, at_once
-from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.root import Root, rmdir_if_empty, unlink_if_there
 from mq.store.core.standing import is_marked, look
-from mq.store.disk.files import is_gone
+from mq.store.disk.files import Files, is_gone
 from mq.store.disk.steps import Steps, T
-from mq.store.format.layout import Keys, LinkPlace
+from mq.store.format.layout import Keys, LinkPlace, is_beside_links, is_of_keys
+from mq.store.format.walk import entries_if_there
 
 # Retries when others change a key's link concurrently.
 LINK_TRIES_MAX: Final = 16
@@ -169,3 +172,25 @@ def _free_link(root: Root, kind: Keys, queue: QueueName, message_id: MessageId, 
             locked_now(root, place, partial(unlink_link, root, place, message_id.text))
     except (OSError, MqError):
         return
+
+
+def unlink_links(files: Files, folder: str, limit: int = sys.maxsize) -> int:
+    """Unlinks a deleted queue's links of a kind, at most `limit` files, and removes the folders
+    that are empty then. Returns how many files. Foreign ones stay. Raises OSError. Durable on
+    return: no.
+    """
+    status, unlinked = files.status(folder), 0
+    if status is None or not stat.S_ISDIR(status.st_mode):
+        return 0
+    for of_hash in entries_if_there(files, folder):
+        if not is_of_keys(of_hash.name) or not of_hash.is_dir(follow_symlinks=False):
+            continue
+        for entry in entries_if_there(files, of_hash.path):
+            if unlinked >= limit:
+                return unlinked
+            if is_beside_links(entry.name) or is_link(entry):
+                unlink_if_there(files, entry.path)
+                unlinked += 1
+        rmdir_if_empty(files, of_hash.path)
+    rmdir_if_empty(files, folder)
+    return unlinked

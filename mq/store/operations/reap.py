@@ -14,7 +14,6 @@ through a mount that still shows the folder. Such a message goes back to the que
 """
 
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -35,15 +34,13 @@ from mq.store.format.layout import (
     Keys,
     Layout,
     are_deleted_entries,
-    is_beside_links,
     is_deleted_folder,
-    is_of_keys,
     parse_deleted_folder,
     parse_entry,
 )
 from mq.store.format.pipeline import acknowledged_ms, is_acknowledged
 from mq.store.format.walk import Folder, entries_if_there
-from mq.store.keys.links import free_key, is_link
+from mq.store.keys.links import free_key, unlink_links
 
 # A message with an id up to this long after the deletion's begin may have gone with its queue.
 LATE_AFTER_MS: Final = 1_000
@@ -262,19 +259,8 @@ class _Pass:
     def _empty_keys(self, folder: str) -> None:
         """Unlinks the keys in a deleted queue's folder."""
         for kind in KEYS_FOLDERS:
-            of_kind = f"{folder}/{kind}"
-            if not _is_folder(self._files, of_kind):
-                continue
-            for of_hash in entries_if_there(self._files, of_kind):
-                if not is_of_keys(of_hash.name) or not of_hash.is_dir(follow_symlinks=False):
-                    continue
-                for entry in entries_if_there(self._files, of_hash.path):
-                    if self._is_enough():
-                        return
-                    if is_beside_links(entry.name) or is_link(entry):
-                        self._unlink(entry.path)
-                rmdir_if_empty(self._files, of_hash.path)
-            rmdir_if_empty(self._files, of_kind)
+            left = self._limit - self._unlinked
+            self._unlinked += unlink_links(self._files, f"{folder}/{kind}", left)
 
     def _empty_entries(self, folder: str) -> None:
         """Unlinks a deleted queue's entries and their folders."""
@@ -306,11 +292,6 @@ class _Pass:
 def has_keys(root: Root) -> bool:
     """Whether messages of the root have keys to free. Raises OSError."""
     return root.files.status(root.layout.queues) is not None
-
-
-def _is_folder(files: Files, path: str) -> bool:
-    status = files.status(path)
-    return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def _is_ours(entry: "os.DirEntry[str]") -> bool:

@@ -6,7 +6,7 @@ Blocking, for one thread. Memory does not grow with the root, nor with its breac
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -32,7 +32,7 @@ from mq.store.disk.files import Files, OwnersFiles
 from mq.store.disk.flush import Flusher
 from mq.store.disk.mounts import choose_flusher
 from mq.store.format.layout import Layout
-from mq.store.opening import check_is_root, format_of, root_of
+from mq.store.opening import check_is_root, root_of
 from mq.tools.fsck.repairs import repair_of, why_it_stays
 from mq.tools.fsck.report import Finding, Findings, Report
 
@@ -244,22 +244,17 @@ class Check:
             yield number
 
 
-def open_for_fsck(path: Path) -> tuple[Root, Flusher, list[Risk]]:
+def open_for_fsck(
+    path: Path, check: Callable[[Root], object] = check_is_root
+) -> tuple[Root, Flusher, list[Risk]]:
     """Opens a root whose folders may be missing; returns it, a flusher for changes, and what other
-    users could do to it. On a mount it uses the server's clock. Raises StartupError if it is no
-    root, has another format, cannot be read, or is certainly under other users' control.
-    """
-    check_is_root(root_of(Layout.of(os.path.realpath(path)), Files(), SystemClock(), kind=_KIND))
-    return open_as_owner(path)
-
-
-def open_as_owner(path: Path) -> tuple[Root, Flusher, list[Risk]]:
-    """Likewise, of any format. Raises StartupError if it is no root, cannot be read, or is
+    users could do to it. On a mount it uses the server's clock. Raises what `check` raises, which
+    is to refuse what is no root, cannot be read or has another format; and StartupError if it is
     certainly under other users' control.
     """
     clock = SystemClock()
     root = root_of(Layout.of(os.path.realpath(path)), Files(), clock, kind=_KIND)
-    format_of(root)
+    check(root)
     owner, user = owner_of(root), os.geteuid()
     # The superuser works on any user's root, as that user.
     found = risks(root.layout.root, root.files, owner if user == 0 else user, root.layout.folders())

@@ -12,6 +12,7 @@ from mq.model.errors import MqError, StartupError
 from mq.model.names import QueueName
 from mq.runtime.options import Number
 from mq.store.audit.findings import AGAIN_AFTER_S, AGAIN_AFTER_S_MAX, OVERDUE_S_DEFAULT
+from mq.store.opening import format_of
 from mq.store.totals.writing import write_totals
 from mq.store.upgrade import upgrade as convert
 from mq.tools.fsck.checking import (
@@ -19,7 +20,6 @@ from mq.tools.fsck.checking import (
     Check,
     Doing,
     Interrupted,
-    open_as_owner,
     open_for_fsck,
 )
 from mq.tools.fsck.report import Outcome, Report
@@ -140,7 +140,7 @@ def upgrade(root: Path, force: bool) -> None:
     ROOT is no root, cannot be read, or a daemon is at work.
     """
     try:
-        opened, flusher, _ = open_as_owner(root)
+        opened, flusher, _ = open_for_fsck(root, format_of)
         try:
             done = convert(opened, flusher, is_unused=force)
         finally:
