@@ -103,7 +103,7 @@ OTHER_WORDS = {
     "mq.model.lifecycle": FOLDER_NAMES,
     "mq.coordination.telling": {"queues"},
     "mq.http.operations": {"queues"},
-    "mq.http.openapi.schemas": {"queues"},
+    "mq.http.openapi.queues": {"queues"},
     "mq.model.members": {"queues"},
     "mq.model.recurrence": {"delay"},
     "mq.model.settings": {"remove"},

@@ -1,7 +1,7 @@
 """Every endpoint, each declared once. Pure.
 
 `mq.http.dispatcher` binds a handler to each by its name. The named schemas are in
-`mq.http.openapi.schemas`.
+`mq.http.openapi`.
 """
 
 from collections.abc import Mapping

@@ -9,7 +9,9 @@ from typing import Any, Final, get_type_hints
 from mq import __version__
 from mq.access.callers import Needs
 from mq.http import answers
-from mq.http.openapi.schemas import LINE, SCHEMAS, TIME, of_type, opened
+from mq.http.openapi.messages import LINE, MESSAGES
+from mq.http.openapi.queues import QUEUES
+from mq.http.openapi.words import TIME, of_type, opened
 from mq.http.request import Request
 from mq.http.service import Service
 from mq.model.errors import BadParameter, MqError
@@ -99,7 +101,8 @@ def document() -> dict[str, Any]:
         "paths": {path: _path(methods) for path, methods in TABLE.items()},
         "components": {
             "schemas": {
-                **SCHEMAS,
+                **QUEUES,
+                **MESSAGES,
                 **{
                     name: _item(name, errors, sorted(each.malformed()))
                     for each in ENDPOINTS
