@@ -133,6 +133,8 @@ class Daemon:
         if self._tls is not None:
             facts["tls"] = True
         _log.info(event, extra={"fields": facts})
+        if settings.process_index == 0:
+            _warn_of_the_root(root, service.broker.committer.flusher)
         return port
 
     async def open(self) -> Service:
@@ -151,9 +153,6 @@ class Daemon:
             _open, settings, self._files, self._clock
         )
         file_system = file_system_of(root.layout.root)
-        if file_system.is_of_a_container:
-            fields = {"root": root.layout.root, "do": "mount a volume there"}
-            _log.warning("the root goes with its container", extra={"fields": fields})
         flusher = choose_flusher(
             root.layout.root,
             self._files,
@@ -163,11 +162,6 @@ class Daemon:
             settings.force,
             self._folder_failed,
         )
-        if promise(flusher, file_system, self._files) == PROMISE_IF_ORDERED:
-            fields = {"file_system": file_system.kind, "do": f"mqctl doctor {root.layout.root}"}
-            _log.warning(
-                "a power cut may lose messages on this file system", extra={"fields": fields}
-            )
         in_memory = file_system.in_memory and settings.durability == "none"
         root.history.begin()
         flushed = self._meter.commit if settings.timings else untold
@@ -395,6 +389,17 @@ def _permits(settings: ServerSettings) -> SharedPermits | None:
     return SharedPermits(
         memory[shared_bytes(settings.processes) :], settings.board, settings.process_index
     )
+
+
+def _warn_of_the_root(root: Root, flusher: Flusher) -> None:
+    """Logs what its file system may lose. Once it serves: a start that fails is one clear line."""
+    path, file_system = root.layout.root, file_system_of(root.layout.root)
+    if file_system.is_of_a_container:
+        fields = {"root": path, "do": "mount a volume there"}
+        _log.warning("the root goes with its container", extra={"fields": fields})
+    if promise(flusher, file_system, root.files) == PROMISE_IF_ORDERED:
+        fields = {"file_system": file_system.kind, "do": f"mqctl doctor {path}"}
+        _log.warning("a power cut may lose messages on this file system", extra={"fields": fields})
 
 
 def _facts(settings: ServerSettings, port: int, root: Root, flusher: Flusher) -> dict[str, object]:

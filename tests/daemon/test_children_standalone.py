@@ -475,12 +475,12 @@ def test_a_root_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
 @pytest.mark.certificate
 def test_a_root_of_another_format_is_refused_by_all(root: Path) -> None:
     root.mkdir()
-    (root / "format").write_text("mq 3\n")
+    (root / "format").write_text("mq 9\n")
     for module in ("mq", "mq_mover", "mq_reaper"):
         ended = run_command(module, "--root", str(root))
         assert ended.returncode == 1
         assert ended.stderr.count("\n") == 1
-        assert "mq 3" in ended.stderr
+        assert "mq 9" in ended.stderr
 
 
 @pytest.mark.certificate

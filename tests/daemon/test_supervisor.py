@@ -275,10 +275,10 @@ def test_one_that_cannot_be_started_is_tried_again(daemons: Processes, root: Pat
 def test_a_start_that_fails_later_is_tried_again(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root, *TWO)
     form = (root / "format").read_text()
-    (root / "format").write_text("mq 3\n")
+    (root / "format").write_text("mq 9\n")
     os.kill(server_pids(mq, 2)[0], signal.SIGKILL)
     mq.wait_for_log('starts again daemon=mq-0 why="exit 1"')
-    assert mq.logged("ERROR .*mq 3.* process=0")
+    assert mq.logged("ERROR .*mq 9.* process=0")
     (root / "format").write_text(form)
     eventually(lambda: served(mq, 0) == 2)
 
@@ -287,7 +287,7 @@ def test_a_start_that_fails_later_is_tried_again(daemons: Processes, root: Path)
 @pytest.mark.parametrize("also", [(), ("--standalone",)], ids=["alone", "standalone"])
 def test_what_keeps_all_from_starting_is_said_once(root: Path, also: tuple[str, ...]) -> None:
     root.mkdir()
-    (root / "format").write_text("mq 3\n")
+    (root / "format").write_text("mq 9\n")
     flags = ("--root", str(root), "--port", "0", *also)
     ended = run_command("mq", *flags, "--processes", "3")
     alone = run_command("mq", *flags)
