@@ -42,7 +42,8 @@ PIN = re.compile(r"[a-z0-9-]+==\S+( ; .+)? \\|    --hash=sha256:[0-9a-f]{64}( \\
 # What a plain install leaves out: each needs an extra.
 EXTRAS = (
     "mq.access.jwt", "mq.access.keys", "mq.access.key_url", "mq.client.worker.traced",
-    "mq.coordination.zookeeper", "mq.http.traces", "mq.spark", "mq.daemon.traces", "pyspark_mq",
+    "mq.coordination.zookeeper", "mq.daemon.traces", "mq.http.traces", "mq.pytest_plugin",
+    "mq.spark", "pyspark_mq",
 )  # fmt: skip
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
