@@ -24,14 +24,14 @@ from mq.model.names import PACKED, QueueName
 from mq.runtime.histogram import LATE_SECONDS, Histogram
 from mq.store.core.root import Root
 from mq.store.disk.flush import Flusher
-from mq.store.disk.group import Outcome
+from mq.store.disk.group import Outcome, run_group
 from mq.store.disk.steps import Steps
 from mq.store.format.bucket_names import leading
 from mq.store.format.layout import parse_delayed, parse_entry
 from mq.store.format.walk import is_settled, look_pause_s, walk
 from mq.store.operations.redeliver import Redelivery, Timer, redeliver
+from mq.store.operations.sideline import Stuck
 from mq_mover.full_passes import FIRST_SIGHT_S, FullPasses
-from mq_mover.sidelines import Sidelines
 from mq_mover.timers import Timers
 
 _log = logger("mq-mover")
@@ -75,7 +75,8 @@ class Mover:
         self._foreign = 0
         self._strays: set[str] = set()
         self._passes = FullPasses()
-        self._sidelines = Sidelines(root, flusher)
+        self._flusher = flusher
+        self._stuck = Stuck(_log)
         self.results = dict.fromkeys(Redelivery, 0)
         """The number of messages by result."""
         self.failed = 0
@@ -98,7 +99,7 @@ class Mover:
 
     def _move_due(self) -> int:
         names = self._timers.take_due(self._root.now_ms(), GROUP_OPERATIONS_MAX)
-        outcomes = self._sidelines.run(names, self._redelivery, _queue_of) if names else []
+        outcomes = run_group(list(map(self._redelivery, names)), self._flusher)
         moved = sum(map(self._settle, names, outcomes))
         if names:
             self._passes.at_work(*self._moment())
@@ -129,7 +130,7 @@ class Mover:
     def _settle(self, name: str, outcome: Outcome) -> int:
         if isinstance(outcome.error, SidelineMissing | SidelinePurged):
             self.failed += 1
-            self._sidelines.failed(_queue_of(name), outcome.error)
+            self._stuck.failed(_queue_of(name), outcome.error)
             self._timers.put(name, self._root.now_ms() + _STUCK_AGAIN_MS)
             return 0
         if outcome.error is not None:
@@ -148,6 +149,8 @@ class Mover:
         elif result is Redelivery.STRAY:
             self._timers.put(name, self._root.now_ms() + _STUCK_AGAIN_MS)
             self._report_stray(name)
+        elif result is Redelivery.SIDELINED:
+            self._stuck.moved(_queue_of(name))
         elif result is Redelivery.DELIVERED:
             self.lateness.observe(max(0, self._root.now_ms() - due_ms) / 1000)
         messages = _messages(name)

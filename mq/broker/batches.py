@@ -231,15 +231,13 @@ class Settling(Generic[S, T]):
     """How messages are settled. `act` settles a message that is in no pack, or a whole pack, by
     what the request says of it. `alike`: equal for items that a pack may be settled for.
     `extends_s`: for an extension, the time until they are due then. `is_each`: whether each item
-    has something of its own, so that its pack must be parted. `first_alone`: the first one prepares
-    what the others use.
+    has something of its own, so that its pack must be parted.
     """
 
     act: Callable[[MessageId, S], Awaitable[T]]
     alike: Callable[[S], Hashable]
     extends_s: Callable[[S], float | None] = lambda said: None
     is_each: Callable[[S], bool] = lambda said: False
-    first_alone: bool = False
 
 
 async def settle_many(
@@ -257,32 +255,19 @@ async def settle_many(
             if each.pack_size:
                 key = pack_of(each.text), how.alike(wanted[each])
                 groups.setdefault(key, []).append(each)
-    packed, ends = list(groups.values()), dict[MessageId, T | BaseException]()
+    ends: dict[MessageId, T | BaseException] = {}
 
     async def settle(ids: Sequence[MessageId]) -> None:
         said = wanted[ids[0]]
         of = (lambda unit: how.act(unit, said), how.extends_s(said), how.is_each(said))
         ends.update(await broker.packs.settle(name, ids, *of))
 
-    if how.first_alone and plain:
-        first, plain = plain[:1], plain[1:]
-        found = await _each(how, wanted, first)
-        ends |= zip(first, found, strict=True)
-    elif how.first_alone and packed:
-        await settle(packed.pop(0))
-    if packed:
-        await asyncio.gather(*map(settle, packed))
-    found = await _each(how, wanted, plain)
-    ends |= zip(plain, found, strict=True)
+    if groups:
+        await asyncio.gather(*map(settle, groups.values()))
+    acts = (how.act(each, wanted[each]) for each in plain)
+    ends |= zip(plain, await asyncio.gather(*acts, return_exceptions=True), strict=True)
     _raise_without_queue(ends.values())
     return ends
-
-
-async def _each(
-    how: Settling[S, T], wanted: Mapping[MessageId, S], ids: Sequence[MessageId]
-) -> list[T | BaseException]:
-    acts = (how.act(each, wanted[each]) for each in ids)
-    return await asyncio.gather(*acts, return_exceptions=True)
 
 
 def _raise_without_queue(ends: Iterable[object]) -> None:

@@ -96,7 +96,7 @@ class Broker:
         self.describer = Describer(root, committer)
         self._purger = Purger(root, committer, self._uuids)
         self.packs = Packs(root, committer, self._parted)
-        self._sideliner = Sideliner(root, committer, self.create_queue, self.used, self._failed)
+        self._sideliner = Sideliner(root, committer, self.used, self._failed)
         self._limits = Limits(root, committer, self._sideliner, self._in_background)
         self.publisher = Publisher(
             root, committer, self._uuids, self.keeper, self._limits, self._failed

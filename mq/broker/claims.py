@@ -93,8 +93,8 @@ def _in_turn(barrier: _Barrier, claim: Steps[Delivery | None]) -> Steps[Delivery
 class Sidelines(Protocol):
     """The sidelines to which unreadable messages go."""
 
-    async def prepare(self, name: QueueName) -> bool:
-        """Creates the queue's sideline if it is missing. False if that failed."""
+    def failed(self, name: QueueName, error: BaseException) -> None:
+        """A message cannot go to the queue's sideline now."""
         ...
 
     def was_sidelined(self, name: QueueName, message_id: MessageId) -> None:
@@ -518,8 +518,7 @@ class Claimer:
         elif isinstance(error, SidelineMissing | SidelinePurged):
             # It waits for its sideline; others go first.
             self.ready.put_aside(candidate, queue.root.clock.steady_s())
-            if isinstance(error, SidelineMissing):
-                self._in_background(self._prepare_sideline(candidate.id))
+            queue.sidelines.failed(queue.name, error)
         elif isinstance(error, Busy):
             # The process that holds it may be stopped: others go first.
             self.ready.put_aside(candidate, queue.root.clock.steady_s())
@@ -585,8 +584,3 @@ class Claimer:
         task = asyncio.create_task(work)
         self.background.add(task)
         task.add_done_callback(self.background.discard)
-
-    async def _prepare_sideline(self, message_id: MessageId) -> None:
-        """Creates the sideline, then makes the message a candidate again."""
-        if await self._queue.sidelines.prepare(self._queue.name):
-            self._queue.added(message_id, headers=())

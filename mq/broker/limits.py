@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from mq.broker.claims import Sidelines
 from mq.broker.queue import Queue
-from mq.model.errors import QueueFull, SidelineMissing
+from mq.model.errors import QueueFull
 from mq.model.log import logger
 from mq.store.core.room import Load, Says, full
 from mq.store.core.root import Root
@@ -213,17 +213,8 @@ class Limits:
 
     async def _let_go(self, queue: Queue, going: Sequence[Place]) -> list[bool | BaseException]:
         ends = await self._run(queue, going)
-        lacking = [
-            place
-            for place, end in zip(going, ends, strict=True)
-            if isinstance(end, SidelineMissing)
-        ]
-        if lacking and await self._sidelines.prepare(queue.name):
-            ends += await self._run(queue, lacking)
         queue.totals.dropped += sum(
-            place.id.items or 1
-            for place, end in zip((*going, *lacking), ends, strict=False)
-            if end is True
+            place.id.items or 1 for place, end in zip(going, ends, strict=True) if end is True
         )
         if all(isinstance(end, BaseException) for end in ends):
             fields = {"queue": queue.name.text, "error": repr(ends[0])}

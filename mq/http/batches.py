@@ -202,7 +202,6 @@ class Asked:
 
     fields: Mapping[str, Schema]
     needed: str = "id"
-    first_alone: bool = False
 
 
 async def acknowledge(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
@@ -258,8 +257,7 @@ async def sideline(service: Service, request: Request, path: Mapping[str, str]) 
         )
         return {"status": 200, **sidelined(unit, into, stamp)}
 
-    # The first makes the sideline.
-    return await _settle(service, request, name, Asked(SIDELINED, first_alone=True), move)
+    return await _settle(service, request, name, Asked(SIDELINED), move)
 
 
 async def _settle(
@@ -285,7 +283,6 @@ async def _settle(
         alike=lambda said: replace(said, id=""),
         extends_s=lambda said: said.due_in_s if is_extended else None,
         is_each=lambda said: said.failure is not None,
-        first_alone=asked.first_alone,
     )
     found = await batches.settle_many(service.broker, name, wanted, how)
     ends |= {message_id.text: end for message_id, end in found.items()}

@@ -336,7 +336,7 @@ class GroupHeld(Unavailable):
 
 
 class SidelineMissing(Unavailable):
-    """The queue's sideline does not exist yet, or was deleted meanwhile."""
+    """The queue's sideline is missing, and cannot be made; the cause says why."""
 
 
 class SidelinePurged(Unavailable):

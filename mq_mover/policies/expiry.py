@@ -10,8 +10,7 @@ from mq.model.limits import GROUP_OPERATIONS_MAX
 from mq.model.log import logger
 from mq.model.names import MessageId, QueueName, UuidSource
 from mq.model.settings import SIDELINE
-from mq.store.disk.group import Outcome, run_alone
-from mq.store.disk.steps import Steps
+from mq.store.disk.group import Outcome, run_alone, run_group
 from mq.store.keys.entries import drop_stale
 from mq.store.operations.expire import (
     Expiry,
@@ -24,7 +23,6 @@ from mq.store.operations.expire import (
 )
 from mq.store.operations.queues import retire_delayed
 from mq_mover.policy import Policy, Turn, Work
-from mq_mover.sidelines import Sidelines
 
 # Limits: the interval of passes, messages that are removed at once, and queues that one turn
 # checks.
@@ -46,7 +44,6 @@ class MessageExpiry(Policy):
 
     def __init__(self, work: Work) -> None:
         super().__init__(work)
-        self._sidelines = Sidelines(work.root, work.flusher)
         self._left: deque[QueueName] = deque()
         """The queues that this pass has not checked yet."""
         self._stayed: dict[MessageId, Exception | None] = {}
@@ -115,14 +112,11 @@ class MessageExpiry(Policy):
         return taken
 
     def _run(self, queue: QueueName, found: Sequence[tuple[str, MessageId]]) -> list[Outcome]:
-        def operation(message: tuple[str, MessageId]) -> Steps[Expiry]:
-            bucket, message_id = message
-            return expire(self.root, queue, message_id, bucket)
-
         outcomes: list[Outcome] = []
         for first in range(0, len(found), GROUP_OPERATIONS_MAX):
             group = found[first : first + GROUP_OPERATIONS_MAX]
-            outcomes += self._sidelines.run(group, operation, lambda _: queue)
+            moves = [expire(self.root, queue, message_id, spot) for spot, message_id in group]
+            outcomes += run_group(moves, self.work.flusher)
         return outcomes
 
     def _tell(self, queue: QueueName) -> None:

@@ -15,13 +15,13 @@ from mq.model.limits import GROUP_OPERATIONS_MAX
 from mq.model.log import logger
 from mq.model.names import QueueName
 from mq.model.settings import QueueSettings
-from mq.store.disk.group import Outcome
+from mq.store.disk.group import Outcome, run_group
 from mq.store.disk.steps import Steps
 from mq.store.members.files import Pointer, forget_pointer, read_pointers, write_pointer
 from mq.store.operations.redeliver import Swept, sweep_overdue
+from mq.store.operations.sideline import Stuck
 from mq.store.scan.delayed_names import Delayed, delayed_behind
 from mq_mover.policy import Policy, Turn, Work
-from mq_mover.sidelines import Sidelines
 
 # The time of the first pass and the interval of passes; the names of delay/ and the moves of one
 # turn.
@@ -37,8 +37,6 @@ OVERDUE_TAKEN_OVER_S: Final = 2 * OVERDUE_EVERY_S
 _log = logger("mq-mover.policies")
 
 _BEGIN: Final = ""
-# Another process has the message locked; or its sideline cannot be made, which is logged elsewhere.
-_OF_ALL_DAYS: Final = (Busy, SidelineMissing)
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -51,7 +49,7 @@ class Overdue(Policy):
 
     def __init__(self, work: Work) -> None:
         super().__init__(work)
-        self._sidelines = Sidelines(work.root, work.flusher)
+        self._stuck = Stuck(_log)
         self._behind: str | None = None
         """The name after which the pass continues; None: no pass is running."""
         self._next_s: float | None = None
@@ -161,11 +159,11 @@ class Overdue(Policy):
         return swept
 
     def _run(self, messages: list[Delayed]) -> list[Outcome]:
-        outcomes = self._sidelines.run(messages, self._operation, lambda each: each.place.queue)
+        outcomes = run_group(list(map(self._operation, messages)), self.work.flusher)
         for message, outcome in zip(messages, outcomes, strict=True):
-            if isinstance(outcome.error, SidelinePurged):
-                self._sidelines.failed(message.place.queue, outcome.error)
-            elif outcome.error is not None and not isinstance(outcome.error, _OF_ALL_DAYS):
+            if isinstance(outcome.error, SidelineMissing | SidelinePurged):
+                self._stuck.failed(message.place.queue, outcome.error)
+            elif outcome.error is not None and not isinstance(outcome.error, Busy):
                 fields = {"name": message.name, "error": repr(outcome.error)}
                 _log.warning("could not sweep an overdue message", extra={"fields": fields})
         return outcomes

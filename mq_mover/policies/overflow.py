@@ -10,11 +10,9 @@ from mq.model.limits import GROUP_OPERATIONS_MAX
 from mq.model.log import logger
 from mq.model.names import QueueName
 from mq.model.settings import QueueSettings
-from mq.store.disk.steps import Steps
-from mq.store.format.layout import Place
+from mq.store.disk.group import run_group
 from mq.store.operations.overflow import goes_aside, make_room, oldest_ready, to_go
 from mq_mover.policy import Policy, Turn, Work
-from mq_mover.sidelines import Sidelines
 
 OVERFLOW_EVERY_S: Final = 60.0
 
@@ -31,7 +29,6 @@ class Overflow(Policy):
 
     def __init__(self, work: Work) -> None:
         super().__init__(work)
-        self._sidelines = Sidelines(work.root, work.flusher)
         self._left: deque[QueueName] = deque()
         """The limited queues that this pass has not checked yet."""
 
@@ -65,14 +62,12 @@ class Overflow(Policy):
         excess = self.root.room.look(queue, settings).excess(settings)
         going = to_go(oldest, excess)
 
-        def operation(place: Place) -> Steps[bool]:
-            return make_room(self.root, place, settings)
-
         group = going[:GROUP_OPERATIONS_MAX]
-        outcomes = self._sidelines.run(group, operation, lambda _: queue) if group else []
+        making = [make_room(self.root, place, settings) for place in group]
+        outcomes = run_group(making, self.work.flusher)
         gone = sum(
             place.id.items or 1
-            for place, outcome in zip(group, outcomes, strict=False)
+            for place, outcome in zip(group, outcomes, strict=True)
             if outcome.value is True
         )
         errors = [outcome.error for outcome in outcomes if outcome.error is not None]

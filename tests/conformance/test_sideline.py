@@ -226,6 +226,28 @@ async def test_a_sideline_that_another_process_deleted_is_made_anew(
     assert (await fetch(server, SIDELINE)).id == message_id
 
 
+@pytest.mark.parametrize("in_one_request", [False, True])
+async def test_many_at_once_make_a_deleted_sideline_anew(
+    server: Server, root: Path, clock: FakeClock, in_one_request: bool
+) -> None:
+    """Each may have to wait until another has moved what the old one left in delay/."""
+    await sideline(server, await fetched(server))
+    left = (await fetch(server, SIDELINE)).id
+    assert (await call(server, "DELETE", f"/{SIDELINE}")).status == 200
+    ids = [await fetched(server) for _ in range(20)]
+    if in_one_request:
+        asked = {"messages": [{"id": each} for each in ids]}
+        reply = await call(server, "POST", "/q/sidelines", json=asked)
+        assert [each["status"] for each in reply.json()["results"]] == [200] * len(ids)
+    else:
+        replies = await asyncio.gather(*(sideline(server, each) for each in ids))
+        assert [reply.status for reply in replies] == [200] * len(ids)
+    clock.advance(60)
+    move_due(root, clock)
+    assert sorted(message_files(root)["queues"]) == sorted(f"{SIDELINE}:{each}" for each in ids)
+    assert f"{SIDELINE}:{left}" in message_files(root)["remove"]
+
+
 async def test_the_longest_name_has_a_sideline(server: Server) -> None:
     queue = "q" * QUEUE_NAME_CHARS_MAX
     await make_queue(server, queue)

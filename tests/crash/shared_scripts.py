@@ -37,7 +37,7 @@ async def _begun(on: Stage, is_open: bool = True) -> None:
         run_alone(write_fields(root.layout, root.files, JOINT.queue, fields), flusher)
         if is_open:
             root.facts.look_again(JOINT.queue)
-            assert opened(root, JOINT.queue) == JOINT.sideline
+            assert run_alone(opened(root, JOINT.queue), flusher) == JOINT.sideline
 
     await on.other(work)
     on.known()

@@ -19,6 +19,8 @@ def flushes_left_out(function: Function) -> Iterator[Change]:
     yielded = {node.value for node in function.nodes if isinstance(node, ast.Yield)}
     for node in function.nodes:
         match node:
+            case ast.Yield(value=ast.Name(id="ALONE")):
+                pass  # It asks for no flush.
             case ast.Yield(value=ast.expr() as value) if function.is_durable:
                 text = f"({ast.unparse(value)}, {UNFLUSHED}())[1]"
                 yield _change(f"flush nothing for {said(value)}", value, text)

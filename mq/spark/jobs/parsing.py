@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from mq.model.names import QueueName
 from mq.spark.opening import opened_root
 from mq.store.disk.group import run_alone
-from mq.store.operations.sideline import make_sideline
+from mq.store.operations.queues import create_queue
 
 REASON: Final = "x-attribute-reason"
 OF: Final = "x-attribute-of"
@@ -91,8 +91,8 @@ class Parsed:
                 queue = QueueName.parse(row["mq_queue"])
                 if queue.is_sideline:
                     raise ValueError(f"{queue.text} is a sideline and has none: say bad_to")
-                run_alone(make_sideline(root, queue), flusher)
                 sideline = root.facts.settings(queue).aside(queue)
+                run_alone(create_queue(root, sideline), flusher)
                 pairs += [F.lit(queue.text), F.lit(sideline.text)]
         return F.create_map(*pairs)[F.col("mq_queue")]
 

@@ -37,7 +37,7 @@ from mq.store.keys.entries import block_at, drop_stale, enter, entry_at, is_youn
 from mq.store.keys.keyed import show_linked
 from mq.store.keys.links import free_key, linked_id
 from mq.store.keys.orphans import key_place, sweep_link
-from mq.store.operations.sideline import make_sideline, sideline_held
+from mq.store.operations.sideline import sideline_held
 
 _BUSY: Final = "another process has it locked"
 IsWrong = Callable[[os.stat_result], bool]
@@ -189,7 +189,7 @@ def sideline_unreadable(root: Root, spot: Place) -> Steps[str | None]:
     if spot.state not in (State.READY, State.DELAYED):
         raise StaysAsItIs("it is in a lease; mq sidelines it once it comes back")
     path = spot.path(root.layout)
-    yield from _make_sideline(root, spot)
+    _refuse_without_queue(root, spot)
     with claimed_path(root, path) as claim:
         if claim is None:
             return _lost_race(root, path)
@@ -241,7 +241,7 @@ def give_key(root: Root, spot: Place) -> Steps[str | None]:
     except KeyTaken as error:
         if spot.state not in (State.READY, State.DELAYED):
             raise StaysAsItIs(f"it is in a lease, and {error.id} has its key") from error
-        yield from _make_sideline(root, spot)
+        _refuse_without_queue(root, spot)
         with claimed_path(root, path) as claim:
             if claim is None:
                 return _lost_race(root, path)
@@ -284,11 +284,10 @@ def drop_orphan(root: Root, path: str) -> Steps[str | None]:
     return "taken away" if holder is None else f"taken away: it said {holder.text}"
 
 
-def _make_sideline(root: Root, spot: Place) -> Steps[None]:
+def _refuse_without_queue(root: Root, spot: Place) -> None:
     """Raises StaysAsItIs if the queue does not exist."""
     if not queue_exists(root, spot.queue):
         raise StaysAsItIs("its queue is not there")
-    yield from make_sideline(root, spot.queue)
 
 
 def _lost_race(root: Root, path: str) -> str | None:

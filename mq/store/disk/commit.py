@@ -5,8 +5,9 @@ flush wait, act after it, and share the next flush with the operations that are 
 longer a flush takes, the more operations the next one serves: the group's size follows the disk's
 speed, without a timer. There is one thread on purpose: a second one would split the groups, and
 compete for the interpreter's lock. Hence no operation may block in this thread; one that waits for
-a lock yields an empty flush and tries again (`core/locks.py`). From an event loop an operation
-takes one hop into the thread, and its outcome one hop back.
+a lock yields an empty flush and tries again (`core/locks.py`), and one that is about to list
+folders asks to go on alone. From an event loop an operation takes one hop into the thread, and its
+outcome one hop back.
 """
 
 import asyncio
@@ -46,8 +47,9 @@ def untold(operations: int, seconds: float) -> None: ...
 
 
 class CommitLine(Generic[W]):
-    """Runs operations, each with its waiter. Calls `ended`, in the commit thread, with waiters and
-    their outcomes; and `flushed` with the number of operations and the seconds of each flush.
+    """Runs operations, each with its waiter. Calls, in the commit thread, `ended` with waiters and
+    their outcomes; `leaves` with an operation that goes on alone, and its waiter; and `flushed`
+    with the number of operations and the seconds of each flush.
     """
 
     def __init__(
@@ -56,8 +58,9 @@ class CommitLine(Generic[W]):
         ended: Callable[[list[tuple[W, Outcome]]], None],
         steady_s: Callable[[], float],
         flushed: OnCommit = untold,
+        leaves: Callable[[Steps[Any], W], None] | None = None,
     ) -> None:
-        self._group: Group[W] = Group(flusher)
+        self._group: Group[W] = Group(flusher, leaves)
         self._ended = ended
         self._steady_s = steady_s
         self._flushed = flushed
@@ -188,7 +191,7 @@ class Committer:
         self._on_loop = on_loop
         self._loop = asyncio.get_running_loop()
         self._line: CommitLine[asyncio.Future[Any]] = CommitLine(
-            flusher, self._ended, self._steady_s, flushed
+            flusher, self._ended, self._steady_s, flushed, self._leaves
         )
         self._waiting: list[tuple[Steps[Any], asyncio.Future[Any]]] = []
         self._at_turn_end: list[Callable[[], None]] = []
@@ -265,24 +268,43 @@ class Committer:
         finally:
             self._at_turn_end.clear()
         batch, self._waiting = self._waiting, []
-        futures = [future for _, future in batch]
         if self._on_loop:
             began_s = self._steady_s()
-            outcomes = run_group([operation for operation, _ in batch], self._flusher)
+            group: Group[asyncio.Future[Any]] = Group(self._flusher, self._leaves)
+            ended = group.run(batch)
             self._flushed(len(batch), self._steady_s() - began_s)
-            self._settle(list(zip(futures, outcomes, strict=True)))
+            self._settle(ended)
             return
         try:
             self._line.put(batch)
         except RuntimeError as error:  # No thread can be started.
-            for operation, _ in batch:
-                operation.close()
-            outcome = Outcome(error=Unavailable(repr(error)))
-            self._settle([(future, outcome) for future in futures])
+            for operation, future in batch:
+                self._not_run(operation, future, error)
+
+    def _not_run(
+        self, operation: Steps[Any], future: "asyncio.Future[Any]", error: RuntimeError
+    ) -> None:
+        operation.close()
+        self._settle([(future, Outcome(error=Unavailable(repr(error))))])
 
     def _ended(self, ended: list[tuple["asyncio.Future[Any]", Outcome]]) -> None:
-        """In one of the line's threads."""
+        """In the commit thread."""
         self._loop.call_soon_threadsafe(self._settle, ended)
+
+    def _leaves(self, operation: Steps[Any], future: "asyncio.Future[Any]") -> None:
+        """In the commit thread, or the loop's."""
+        self._loop.call_soon_threadsafe(self._go_on_alone, operation, future)
+
+    def _go_on_alone(self, operation: Steps[Any], future: "asyncio.Future[Any]") -> None:
+        def ended(running: "asyncio.Future[list[Outcome]]") -> None:
+            self._settle([(future, running.result()[0])])
+
+        try:
+            running = self._loop.run_in_executor(None, run_group, [operation], self._flusher)
+        except RuntimeError as error:  # No thread can be started.
+            self._not_run(operation, future, error)
+        else:
+            running.add_done_callback(ended)
 
     def _settle(self, ended: list[tuple["asyncio.Future[Any]", Outcome]]) -> None:
         self._unsettled -= len(ended)

@@ -6,7 +6,7 @@ one thread.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from mq.model.errors import Unavailable, unavailable
@@ -27,10 +27,13 @@ class Outcome(NamedTuple):
 
 class Group(Generic[W]):
     """Operations in step, each with its waiter. Others may join between two flushes. A flush serves
-    all of them, whatever step each is at.
+    all of them, whatever step each is at. `leaves` takes an operation that goes on alone.
     """
 
-    def __init__(self, flusher: Flusher) -> None:
+    def __init__(
+        self, flusher: Flusher, leaves: Callable[[Steps[Any], W], None] | None = None
+    ) -> None:
+        self._leaves = leaves
         self.session = flusher.session()
         """It rests when no operation stands."""
         self._asked: dict[int, Flush] = {}
@@ -48,6 +51,16 @@ class Group(Generic[W]):
             numbers.append(self._next)
             self._next += 1
         return self._act(numbers, {})
+
+    def run(self, operations: Iterable[tuple[Steps[Any], W]]) -> list[tuple[W, Outcome]]:
+        """Runs operations to their ends. Durable on return: the flushes that each one asked for."""
+        try:
+            ended = self.join(operations)
+            while self.standing:
+                ended += self.flush()
+        finally:
+            self.session.rest()
+        return ended
 
     def flush(self) -> list[tuple[W, Outcome]]:
         """Flushes for all operations, and runs them up to their next flush. Returns those that
@@ -70,9 +83,13 @@ class Group(Generic[W]):
             operation, waits = self.standing[number]
             try:
                 if failures and (failure := failures.get(number)) is not None:
-                    self._asked[number] = operation.throw(failure)
+                    asked = operation.throw(failure)
                 else:
-                    self._asked[number] = next(operation)
+                    asked = next(operation)
+                if asked.alone and self._leaves is not None:
+                    self._leaves(*self.standing.pop(number))
+                else:
+                    self._asked[number] = asked
                 continue
             except StopIteration as end:
                 outcome = Outcome(end.value)
@@ -99,13 +116,7 @@ def run_group(operations: Sequence[Steps[Any]], flusher: Flusher) -> list[Outcom
     Durable on return: the flushes that each operation asked for.
     """
     group: Group[int] = Group(flusher)
-    outcomes: dict[int, Outcome] = {}
-    try:
-        outcomes.update(group.join((each, index) for index, each in enumerate(operations)))
-        while group.standing:
-            outcomes.update(group.flush())
-    finally:
-        group.session.rest()
+    outcomes = dict(group.run((each, index) for index, each in enumerate(operations)))
     return [outcomes[index] for index in range(len(operations))]
 
 

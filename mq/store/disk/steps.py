@@ -12,7 +12,7 @@ each.
 """
 
 from collections.abc import Generator, Mapping
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -23,13 +23,16 @@ class Flush(NamedTuple):
 
     `covered`: how many of the last folders have only lost names that are in the folders before: the
     operation has renamed, and the folder before those is what it changed last. `stamps`: open files
-    of which the operation has changed only names and mtimes, the last one last of all.
+    of which the operation has changed only names and mtimes, the last one last of all. `alone`: the
+    operation lists folders from here on, and goes on in a thread of its own where others would wait
+    for it.
     """
 
     files: tuple[int, ...] = ()
     folders: tuple[str, ...] = ()
     covered: int = 0
     stamps: tuple[int, ...] = ()
+    alone: bool = False
 
     @property
     def has_last(self) -> bool:
@@ -37,6 +40,9 @@ class Flush(NamedTuple):
         Otherwise it depends on changes of others as well.
         """
         return self.covered > 0 or bool(not self.folders and (self.files or self.stamps))
+
+
+ALONE: Final = Flush(alone=True)
 
 
 class FilesFailed(OSError):

@@ -157,8 +157,7 @@ def expire_held(root: Root, place: Place, claim: Claim) -> Steps[Expiry]:
     """Moves away an expired message, DELAYED or READY, that the caller has claimed: to remove/, or
     to the queue's sideline if `expired_to` says so. A sideline's own messages always go to remove/.
 
-    Raises as `sideline_held`: SidelineMissing if `make_sideline` has to make the sideline first;
-    OSError as rename does. Durable on return: as `expire`.
+    Raises as `sideline_held`; OSError as rename does. Durable on return: as `expire`.
     """
     if not _are_removed(place.queue, root.facts.settings(place.queue)):
         yield from sideline_held(root, place, claim, Reason.EXPIRED)

@@ -84,9 +84,8 @@ def make_room(root: Root, place: Place, settings: QueueSettings) -> Steps[bool]:
     """Moves a ready message to remove/ or to its queue's sideline, as `overflow` says; False if it
     is gone, or another process has it locked. A sideline's own messages go to remove/.
 
-    Raises as `sideline_held`: SidelineMissing if `make_sideline` has to make the sideline first;
-    OSError. Durable on return: a move to the sideline; a removed message may come back, and is
-    removed again.
+    Raises as `sideline_held`; OSError. Durable on return: a move to the sideline; a removed message
+    may come back, and is removed again.
     """
     with claimed(root, place) as claim:
         if claim is None:

@@ -21,7 +21,7 @@ from mq.store.core.root import Root, rename_folder, sweep_unfinished, unlink_if_
 from mq.store.core.standing import mark_deleted, no_such_queue, queue_exists
 from mq.store.core.unserved import forget_mark
 from mq.store.disk.files import is_gone
-from mq.store.disk.steps import Flush, Steps
+from mq.store.disk.steps import ALONE, Flush, Steps
 from mq.store.format.bucket_names import Shape
 from mq.store.format.layout import Place, parse_entry, parse_settings
 from mq.store.format.packs import parts
@@ -56,29 +56,37 @@ ANY_SHAPE: Final = WantedShape()
 
 
 def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) -> Steps[bool]:
-    """Makes the queue; False if it existed.
-
-    A deleted queue of that name leaves neither messages nor its shape in it. Raises Busy; NameTaken
-    if a file that is not a folder has the name; ShapeFixed if the queue exists with an unwanted
-    shape, SettingsUnreadable if its shape is unknown. Durable on return: yes, also if another
-    process made it.
+    """Makes the queue; False if it existed. Raises as `make_queue`; ShapeFixed if the queue exists
+    with an unwanted shape, SettingsUnreadable if its shape is unknown. Durable on return: yes, also
+    if another process made it.
     """
-    created = False
-    if not queue_exists(root, queue):
-        with queues_locked(root):
-            if not queue_exists(root, queue):
-                # While the tombstone stands, which says that they may be removed.
-                yield from root.hooks.forget(root, queue)
-                yield from _bury(root, queue)
-                forget_mark(root, queue)
-                yield from write_shape(root.layout, root.files, queue, wanted.shape())
-                _make_folder(root, queue)
-                _forget(root, queue)
-                created = True
+    created = yield from make_queue(root, queue, wanted)
     if not created and wanted != ANY_SHAPE and not wanted.fits(root.facts.shape_now(queue)):
         raise ShapeFixed(queue.text)
     yield Flush(folders=(root.layout.queues,))
     return created
+
+
+def make_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) -> Steps[bool]:
+    """Makes the queue; False if it existed. A deleted queue of that name leaves neither messages
+    nor its shape in it. Raises Busy; NameTaken if a file that is not a folder has the name. Durable
+    on return: no; with the flush of what is moved into it.
+    """
+    if queue_exists(root, queue):
+        return False
+    if _has_tombstone(root, queue):
+        yield ALONE
+    with queues_locked(root):
+        if queue_exists(root, queue):
+            return False
+        # While the tombstone stands, which says that they may be removed.
+        yield from root.hooks.forget(root, queue)
+        yield from _bury(root, queue)
+        forget_mark(root, queue)
+        yield from write_shape(root.layout, root.files, queue, wanted.shape())
+        _make_folder(root, queue)
+        _forget(root, queue)
+        return True
 
 
 def delete_queue(

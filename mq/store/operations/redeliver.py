@@ -68,9 +68,9 @@ def redeliver(
 
     Reads its mtime again under its lock, just before the move. NOT_DUE comes with the due time
     found, in milliseconds since the epoch. STRAY: the queue does not exist and was not deleted; the
-    message stays. Raises SidelineMissing if `make_sideline` has to make the sideline first,
-    SidelinePurged, Busy, and other Unavailable: the message stays. Durable on return: yes, except
-    for the removal of an expired message: it comes back as expired.
+    message stays. Raises SidelineMissing, SidelinePurged, Busy, and other Unavailable: the message
+    stays. Durable on return: yes, except for the removal of an expired message: it comes back as
+    expired.
     """
     with claimed(root, Place(REDELIVER.source, queue, message_id, bucket)) as claim:
         if claim is None:
@@ -194,8 +194,8 @@ def sweep_overdue(
     """Moves an overdue message of delay/ to its queue's sideline, with reason SWEPT; a message of a
     sideline back to that, as ready. Calls `is_overdue` again under its inode's lock.
 
-    Raises SidelineMissing if `make_sideline` has to make the sideline first; SidelinePurged, Busy,
-    StorageFailed, SettingsUnreadable: the message is where it was. Durable on return: yes.
+    Raises SidelineMissing, SidelinePurged, Busy, StorageFailed, SettingsUnreadable: the message is
+    where it was. Durable on return: yes.
     """
     _, queue, message_id, bucket = place
     with claimed(root, place) as claim:

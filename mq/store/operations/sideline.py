@@ -12,12 +12,15 @@ from mq.model.errors import (
     DeliveredAgain,
     MessageLeased,
     MessageNotFound,
+    MqError,
     SidelineMissing,
     SidelinePurged,
+    unavailable,
 )
 from mq.model.failure import Failure
 from mq.model.history import Event
 from mq.model.lifecycle import SIDELINE_DELAYED, SIDELINE_READY, State
+from mq.model.log import Logger
 from mq.model.message import Reason, Stamp
 from mq.model.names import MessageId, QueueName
 from mq.store.core.failures import keep_failure
@@ -40,7 +43,7 @@ from mq.store.format.layout import Place
 from mq.store.format.pipeline import parse_lease_file
 from mq.store.keys.entries import drop_entries, enter
 from mq.store.keys.links import free_key
-from mq.store.operations.queues import create_queue
+from mq.store.operations.queues import make_queue
 
 
 class Sidelined(NamedTuple):
@@ -49,6 +52,9 @@ class Sidelined(NamedTuple):
     into: QueueName
     stamp: Stamp
 
+
+# Queues of which a process remembers that their messages are stuck.
+_STUCK_MAX: Final = 1000
 
 _MOVES: Final = {State.DELAYED: SIDELINE_DELAYED, State.READY: SIDELINE_READY}
 
@@ -62,14 +68,13 @@ def sideline(
     failure: Failure | None = None,
 ) -> Steps[Sidelined]:
     """Moves the message, in any state, to its queue's sideline or the sideline that its queue
-    shares. A message that is there, or was fetched from there, stays as it is. Its receives stay;
-    its key becomes free.
+    shares, which it makes if it is missing. A message that is there, or was fetched from there,
+    stays as it is. Its receives stay; its key becomes free.
 
     `if_receives` is called under the inode's lock: whether the receives are those that the client
     saw. `failure` is kept with the message. Raises AlreadySideline, QueueNotFound, MessageNotFound,
-    MessageLeased, DeliveredAgain; SidelineMissing if `make_sideline` has to make the sideline
-    first; SidelinePurged, Busy, StorageFailed: the message stays where it was. Durable on return:
-    yes; a not-found too.
+    MessageLeased, DeliveredAgain; SidelineMissing, SidelinePurged, Busy, StorageFailed: the message
+    stays where it was. Durable on return: yes; a not-found too.
     """
     if queue.is_sideline:
         raise AlreadySideline(queue.text)
@@ -106,7 +111,6 @@ def _from(
         return None
     if place.state is State.LEASED:
         raise MessageLeased(parse_lease_file(place.bucket[:-1])[0].text)
-    opened(root, place.queue)
     with claimed(root, place) as claim:
         if claim is None:
             raise Busy("another process has the message locked")
@@ -115,15 +119,19 @@ def _from(
         return (yield from sideline_held(root, place, claim, reason, failure))
 
 
-def opened(root: Root, queue: QueueName) -> QueueName:
-    """The sideline for the queue's messages; one that it shares is joined to it. Raises
-    AlreadySideline; SidelineMissing if `make_sideline` has to make it first; OSError.
+def opened(root: Root, queue: QueueName) -> Steps[QueueName]:
+    """The sideline for the queue's messages, made if it is missing; one that it shares is joined to
+    it. Raises AlreadySideline; SidelineMissing from the error why it cannot be made; OSError.
+    Durable on return: no; with the flush of the message.
     """
     if queue.is_sideline:
         raise AlreadySideline(queue.text)
     into = root.facts.settings(queue).aside(queue)
-    if not queue_exists(root, into):
-        raise SidelineMissing(into.text)
+    try:
+        yield from make_queue(root, into)
+    except (MqError, OSError) as error:
+        why = unavailable(error) if isinstance(error, OSError) else error
+        raise SidelineMissing(f"{into.text}: {why!r}") from why
     if into != queue.sideline():
         _join(root, Joint(queue, into))
     return into
@@ -143,27 +151,21 @@ def _join(root: Root, joint: Joint) -> None:
         files.close(files.create(joint.path(root.layout)))
 
 
-def make_sideline(root: Root, queue: QueueName) -> Steps[None]:
-    """Makes the sideline for the queue's messages if it is missing. Raises as `create_queue`.
-    Durable on return: yes.
-    """
-    yield from create_queue(root, root.facts.settings(queue).aside(queue))
-
-
 def sideline_held(
     root: Root, place: Place, claim: Claim, reason: Reason, failure: Failure | None = None
 ) -> Steps[Sidelined]:
     """Moves a message, DELAYED or READY, that the caller has claimed and keeps claimed, to its
-    queue's sideline or the sideline that its queue shares. Its receives stay; its key becomes free.
-    `failure` is kept with it, and in a shared sideline also its queue.
+    queue's sideline or the sideline that its queue shares, which it makes if it is missing. Its
+    receives stay; its key becomes free. `failure` is kept with it, and in a shared sideline also
+    its queue.
 
-    Raises AlreadySideline for a sideline's own message; SidelineMissing if `make_sideline` has to
-    make the sideline first; SidelinePurged; Busy if the message moved in spite of the claim, or was
-    purged; StorageFailed, SettingsUnreadable, OSError: the message is where it was, or was moved
-    and not flushed. Durable on return: yes.
+    Raises AlreadySideline for a sideline's own message; SidelineMissing if the sideline cannot be
+    made; SidelinePurged; Busy if the message moved in spite of the claim or was purged, or the
+    sideline was deleted; StorageFailed, SettingsUnreadable, OSError: the message is where it was,
+    or was moved and not flushed. Durable on return: yes.
     """
     state, queue, message_id, bucket = place
-    into = opened(root, queue)
+    into = yield from opened(root, queue)
     is_own = into == queue.sideline()
     if failure is not None or not is_own:
         event = (Event.SIDELINED, claim.stamp.receives)
@@ -177,12 +179,7 @@ def sideline_held(
     if is_purged(root, into, message_id):
         raise SidelinePurged(into.text)
     act = Move(_MOVES[state], queue, message_id, bucket, into=into)
-    try:
-        stamp = yield from move_stamped(root, act, claim, reason)
-    except Busy as error:
-        if not queue_exists(root, into):
-            raise SidelineMissing(into.text) from error
-        raise
+    stamp = yield from move_stamped(root, act, claim, reason)
     free_key(root, queue, message_id)
     if block:
         drop_entries(root, queue, message_id, block)
@@ -233,3 +230,28 @@ def _already(root: Root, queue: QueueName, message_id: MessageId) -> Steps[Sidel
                     yield kept_flush(root, into, message_id)
                     return Sidelined(into, Stamp.from_mtime_ns(status.st_mtime_ns))
     return None
+
+
+class Stuck:
+    """The queues whose messages cannot go to their sideline now: each is logged once. For one
+    thread.
+    """
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._queues: set[QueueName] = set()
+
+    def failed(self, queue: QueueName, error: BaseException) -> None:
+        """A message stays where it is."""
+        is_of_a_moment = isinstance(error.__cause__, Busy)
+        if is_of_a_moment or queue in self._queues or len(self._queues) >= _STUCK_MAX:
+            return
+        self._queues.add(queue)
+        self._log.warning(
+            "cannot move messages to their queue's sideline; they stay where they are",
+            extra={"fields": {"queue": queue.text, "error": repr(error)}},
+        )
+
+    def moved(self, queue: QueueName) -> None:
+        """A message went to the sideline."""
+        self._queues.discard(queue)

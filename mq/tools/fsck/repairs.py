@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from mq.model.errors import SidelineMissing, StaysAsItIs
+from mq.model.errors import StaysAsItIs
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.names import QueueName
 from mq.store.audit.findings import Breach, Violation
@@ -50,7 +50,6 @@ from mq.store.leases.releasing import Release, give_back
 from mq.store.members.files import sweep_members
 from mq.store.operations.queues import sweep_tombstones
 from mq.store.operations.redeliver import Redelivery, Timer, forget, redeliver
-from mq.store.operations.sideline import make_sideline
 from mq.store.operations.taking_over import sweep_turns
 from mq.store.packs.rolling import roll_on, sweep_tries
 from mq.store.shovel.files import sweep_shovels
@@ -167,13 +166,8 @@ def _of_no_queue(root: Root, flusher: Flusher, violation: Violation) -> str | No
 
 def _redeliver(root: Root, flusher: Flusher, violation: Violation) -> str | None:
     spot = _spot(violation)
-    for _ in range(2):
-        try:
-            moved = redeliver(root, spot.queue, spot.id, Timer(), spot.bucket)
-            became, _due_ms = run_alone(moved, flusher)
-            break
-        except SidelineMissing:
-            run_alone(make_sideline(root, spot.queue), flusher)
+    moved = redeliver(root, spot.queue, spot.id, Timer(), spot.bucket)
+    became, _due_ms = run_alone(moved, flusher)
     if became is Redelivery.STRAY:
         raise StaysAsItIs("its queue is not there, and was not deleted")
     return None if became in (Redelivery.LOST, Redelivery.NOT_DUE) else became.value

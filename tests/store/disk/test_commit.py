@@ -10,11 +10,17 @@ from pathlib import Path
 import pytest
 from harness.processes import PATIENCE_S, eventually
 
-from mq.store.disk.commit import GATHER_MIN, OPERATIONS_STANDING_MAX, CommitLine
+from mq.model.errors import Unavailable
+from mq.store.disk.commit import (
+    GATHER_MIN,
+    OPERATIONS_STANDING_MAX,
+    CommitLine,
+    Committer,
+)
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FILES_BEFORE_SYNCFS_MAX, SyncfsFlusher
 from mq.store.disk.group import Outcome
-from mq.store.disk.steps import Flush, Steps
+from mq.store.disk.steps import ALONE, Flush, Steps
 
 
 class GatedFiles(Files):
@@ -300,3 +306,34 @@ def test_a_flush_waits_no_longer_than_its_part_of_the_last_one(
     line.put([(write(tmp_path / "late", []), "late")])
     eventually(lambda: "late" in ends.of, "it ended")
     line.close()
+
+
+@pytest.mark.parametrize("on_loop", [False, True])
+async def test_who_lists_folders_goes_on_alone_and_others_do_not_wait(
+    tmp_path: Path, on_loop: bool
+) -> None:
+    listed = threading.Event()
+    threads = []
+
+    def lists(name: str) -> Steps[str]:
+        yield Flush(folders=(str(tmp_path),))
+        yield ALONE
+        threads.append(threading.current_thread())
+        assert listed.wait(PATIENCE_S)
+        yield Flush(folders=(str(tmp_path),))
+        if name == "refused":
+            raise OSError(errno.EIO, name)
+        return name
+
+    files = GatedFiles()
+    files.gate.set()
+    committer = Committer(SyncfsFlusher(files, str(tmp_path)), on_loop)
+    alone = [committer.submit(lists(name)) for name in ("first", "second", "refused")]
+    assert await committer.commit(write(tmp_path / "other", [])) == "other"
+    assert not any(each.done() for each in alone)
+    listed.set()
+    assert [await each for each in alone[:2]] == ["first", "second"]
+    with pytest.raises(Unavailable):
+        await alone[2]
+    assert len({threading.main_thread(), *threads}) == 4
+    await committer.drain()

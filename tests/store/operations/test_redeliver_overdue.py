@@ -104,8 +104,17 @@ def test_one_that_another_is_at_stays(place: LeasingRoot, queue: QueueName) -> N
     assert swept(place, queue, message_id) is Swept.STAYS
 
 
-def test_where_the_sideline_is_missing_it_is_to_be_made_first(place: LeasingRoot) -> None:
+def test_a_missing_sideline_is_made(place: LeasingRoot) -> None:
     (place.top / "queues" / SIDELINE.text).rmdir()
+    message_id = delayed(place, QUEUE)
+    assert swept(place, QUEUE, message_id) is Swept.SIDELINED
+    assert lies(place, message_id) == [f"queues/{SIDELINE.text}/"]
+
+
+def test_one_whose_sideline_cannot_be_made_stays(place: LeasingRoot) -> None:
+    folder = place.top / "queues" / SIDELINE.text
+    folder.rmdir()
+    folder.write_bytes(b"a file of that name")
     message_id = delayed(place, QUEUE)
     with pytest.raises(SidelineMissing):
         swept(place, QUEUE, message_id)

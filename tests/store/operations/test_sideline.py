@@ -17,6 +17,7 @@ from mq.model.errors import (
     KeyNotFound,
     MessageLeased,
     MessageNotFound,
+    NameTaken,
     QueueNotFound,
     SidelineMissing,
     SidelinePurged,
@@ -26,6 +27,8 @@ from mq.model.lifecycle import State
 from mq.model.message import Reason, Stamp
 from mq.model.names import Key, MessageId, QueueName
 from mq.store.core.find import whereabouts
+from mq.store.core.locks import queues_locked
+from mq.store.core.standing import queue_exists
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.format.layout import Keys
 from mq.store.format.settings import write_fields
@@ -36,7 +39,7 @@ from mq.store.operations.purge import PURGE_MARK_KEPT_S, purge, sweep_purged, ta
 from mq.store.operations.queues import delete_queue
 from mq.store.operations.remove import find_key, remove
 from mq.store.operations.reschedule import reschedule
-from mq.store.operations.sideline import make_sideline, opened, sideline
+from mq.store.operations.sideline import opened, sideline
 from mq.store.scan.order import list_ready
 
 SIDELINE = QUEUE.sideline()
@@ -157,14 +160,62 @@ def test_what_cannot_go(place: LeasingRoot) -> None:
         place.run(sideline(place.root, QUEUE, removed))
 
 
-def test_one_who_has_no_sideline_stays_where_it_is(tmp_path: Path) -> None:
+def test_a_missing_sideline_is_made_for_its_first_message(tmp_path: Path) -> None:
     place = LeasingRoot(tmp_path / "root")
+    folder = place.top / "queues" / SIDELINE.text
     message_id = a_message(place, is_fetched=True)
-    with pytest.raises(SidelineMissing):
-        place.run(sideline(place.root, QUEUE, message_id))
-    assert states(place, message_id)[0] is State.DELAYED
     with pytest.raises(MessageNotFound):
         place.run(sideline(place.root, QUEUE, MessageId(place.uuids.next())))
+    with pytest.raises(DeliveredAgain):
+        place.run(sideline(place.root, QUEUE, message_id, if_receives=lambda seen: seen == 7))
+    assert not folder.exists()
+    assert place.run(sideline(place.root, QUEUE, message_id)).into == SIDELINE
+    assert states(place, message_id) == (None, State.READY)
+
+
+@pytest.mark.parametrize("is_fetched", [True, False])
+def test_a_deleted_sideline_is_made_again_without_its_messages(
+    place: LeasingRoot, is_fetched: bool
+) -> None:
+    there = fetched(place, *place.publish(1, SIDELINE), SIDELINE)
+    place.run(delete_queue(place.root, SIDELINE, place.uuids.next()))
+    message_id = a_message(place, is_fetched=is_fetched)
+    assert place.run(sideline(place.root, QUEUE, message_id)).into == SIDELINE
+    assert states(place, message_id) == (None, State.READY)
+    assert whereabouts(place.root, SIDELINE, there) is State.REMOVED
+    assert not (place.top / "deleted" / SIDELINE.text).exists()
+
+
+def test_a_sideline_that_is_there_needs_no_lock_of_the_queues(place: LeasingRoot) -> None:
+    message_id = a_message(place, is_fetched=True)
+    with queues_locked(place.root):
+        assert place.run(sideline(place.root, QUEUE, message_id)).into == SIDELINE
+
+
+def test_a_sideline_that_another_makes_meanwhile_keeps_its_settings(
+    tmp_path: Path, files: Met
+) -> None:
+    place = LeasingRoot(tmp_path / "root", files=files, flusher=FsyncFlusher(files, 1))
+    settings = Path(place.root.layout.settings_of(SIDELINE))
+
+    def make() -> None:
+        place.make_queue(SIDELINE)
+        settings.write_text('{"message_ttl_s": 60}')
+
+    message_id = a_message(place, is_fetched=True)
+    files.before("open_kept", place.root.layout.queues_lock, make)
+    assert place.run(sideline(place.root, QUEUE, message_id)).into == SIDELINE
+    assert settings.exists()
+
+
+def test_one_whose_sideline_cannot_be_made_stays_where_it_is(tmp_path: Path) -> None:
+    place = LeasingRoot(tmp_path / "root")
+    (place.top / "queues" / SIDELINE.text).write_bytes(b"a file of that name")
+    message_id = a_message(place, is_fetched=True)
+    with pytest.raises(SidelineMissing) as missing:
+        place.run(sideline(place.root, QUEUE, message_id))
+    assert isinstance(missing.value.__cause__, NameTaken)
+    assert whereabouts(place.root, QUEUE, message_id) is State.DELAYED
 
 
 def test_what_was_purged_is_not_sidelined(place: LeasingRoot) -> None:
@@ -302,14 +353,12 @@ def test_a_queue_that_is_deleted_meanwhile(
     files.before(call, message_id.text, lambda: place.run(delete_queue(place.root, queue, uuid)))
     try:
         place.run(sideline(place.root, QUEUE, message_id))
-    except (Busy, SidelineMissing, QueueNotFound):
+    except (Busy, QueueNotFound):
         pass
     else:
         assert states(place, message_id)[1] is State.READY
     if queue == SIDELINE and call == "rename":
-        assert states(place, message_id)[0] is (State.DELAYED if is_fetched else State.READY)
-        with pytest.raises(SidelineMissing):
-            place.run(sideline(place.root, QUEUE, message_id))
+        assert states(place, message_id) == (None, State.READY)  # In a sideline made anew.
 
 
 @pytest.mark.parametrize("is_fetched", [True, False])
@@ -366,9 +415,7 @@ def test_a_shared_sideline_is_used_once_a_file_joins_it(place: LeasingRoot) -> N
     root, shared = place.root, QueueName("failed_SIDELINE")
     place.run(write_fields(root.layout, root.files, QUEUE, {"sideline_to": shared.text}))
     root.facts.look_again(QUEUE)
-    with pytest.raises(SidelineMissing):
-        opened(root, QUEUE)
-    place.run(make_sideline(root, QUEUE))
     assert root.facts.sidelines(QUEUE) == (SIDELINE,)
-    assert opened(root, QUEUE) == shared
+    assert place.run(opened(root, QUEUE)) == shared
+    assert queue_exists(root, shared)
     assert root.facts.sidelines(QUEUE) == (SIDELINE, shared)
