@@ -1,13 +1,10 @@
-"""A queue's accounts: its totals, its counts, and the state of its settings file."""
+"""A queue's accounts: its totals and its counts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Final
 
-from mq.model.errors import Unavailable
 from mq.model.totals import Total
 from mq.store.format.bucket_names import Shape
-from mq.store.format.settings import Version
 from mq.store.scan.census import Counts
 
 
@@ -48,18 +45,3 @@ class Description:
     shape: Shape
     stale_s: float
     seen_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """When a queue's settings were read (steady clock), the version of the file, and the error if
-    it could not be parsed.
-    """
-
-    at_s: float
-    file: Version | None = None
-    error: Unavailable | None = None
-
-
-UNSEEN: Final = Seen(float("-inf"))
-"""They were not looked at yet."""

@@ -62,7 +62,7 @@ async def publish_many(
     A cancelled caller stops the batch between two groups.
     """
     queue = await broker.queue(name)
-    bytes_max = broker.keeper.usable(queue).body_bytes_max
+    bytes_max = broker.refresher.usable(queue).body_bytes_max
     ends: list[Published] = [BodyTooLarge(bytes_max)] * len(bodies)
     fit = [number for number, body in enumerate(bodies) if len(body) <= bytes_max]
     pack_max = _pack_max(queue, envelope) if in_packs else 0
@@ -89,7 +89,7 @@ async def publish_pack(
     messages; and what a publish does. Durable on return: yes.
     """
     queue = await broker.queue(name)
-    settings = broker.keeper.usable(queue)
+    settings = broker.refresher.usable(queue)
     refusal: MqError | None = None
     if max(map(len, bodies)) > settings.body_bytes_max:
         refusal = BodyTooLarge(settings.body_bytes_max)
@@ -139,7 +139,7 @@ async def publish_rows(
     neighbours of one envelope share files, as far as the queue allows.
     """
     queue = await broker.queue(name)
-    bytes_max = broker.keeper.usable(queue).body_bytes_max
+    bytes_max = broker.refresher.usable(queue).body_bytes_max
     ends: list[Published] = []
     for group in _groups(lines, PACKED_GROUP_MESSAGES if in_packs else BATCH_GROUP_MESSAGES):
         fit: list[Posted] = []

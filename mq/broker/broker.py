@@ -14,7 +14,6 @@ from mq.broker.claims import Sidelines
 from mq.broker.consumers import Consuming
 from mq.broker.describing import Describer
 from mq.broker.gathering import Gathering
-from mq.broker.keeper import Keeper
 from mq.broker.limits import Limits
 from mq.broker.memory import Memory, Reservation
 from mq.broker.packs import Ends, Packs
@@ -23,6 +22,7 @@ from mq.broker.publisher import Publisher
 from mq.broker.purger import Purger, retire
 from mq.broker.queue import Queue
 from mq.broker.ready import IdBudget, Share
+from mq.broker.refreshing import Refresher
 from mq.broker.scanning import ScanLimits
 from mq.broker.siblings import Siblings
 from mq.broker.sidelining import Sideliner
@@ -92,17 +92,17 @@ class Broker:
         self.ids = IdBudget()
         self.scan_limits = ScanLimits()
         self._uuids = UuidSource(root.clock)
-        self.keeper = Keeper(root, committer, settings)
+        self.refresher = Refresher(root, committer, settings)
         self.describer = Describer(root, committer)
         self._purger = Purger(root, committer, self._uuids)
         self.packs = Packs(root, committer, self._parted)
         self._sideliner = Sideliner(root, committer, self.used, self._failed)
         self._limits = Limits(root, committer, self._sideliner, self._in_background)
         self.publisher = Publisher(
-            root, committer, self._uuids, self.keeper, self._limits, self._failed
+            root, committer, self._uuids, self.refresher, self._limits, self._failed
         )
         self._listening = listening or Listening()
-        self._watching = Watching(root, committer, self.keeper, self._listening, siblings)
+        self._watching = Watching(root, committer, self.refresher, self._listening, siblings)
         self.consuming = Consuming(self, waiters_max)
         """Fetches, long polls and subscriptions."""
         self._queues: dict[str, Queue] = {}
@@ -149,7 +149,7 @@ class Broker:
     async def settings(self, name: QueueName) -> Configured:
         """The queue's effective settings. Raises QueueNotFound, Unavailable."""
         queue = await self.queue(name)
-        return await self._to_the_end(queue, self.keeper.read(queue))
+        return await self._to_the_end(queue, self.refresher.read(queue))
 
     async def change_settings(
         self, name: QueueName, patch: Mapping[str, object], if_match: Match | None
@@ -160,7 +160,7 @@ class Broker:
         """
         queue = await self.queue(name)
         return await self._to_the_end(
-            queue, self._turns.take(lambda: self.keeper.change(queue, patch, if_match))
+            queue, self._turns.take(lambda: self.refresher.change(queue, patch, if_match))
         )
 
     async def purge(self, name: QueueName) -> int:
@@ -187,7 +187,7 @@ class Broker:
     async def describe(self, name: QueueName) -> tuple[Queue, Description]:
         """The queue and its counts. Raises QueueNotFound, Unavailable."""
         queue = await self.queue(name)
-        self.keeper.usable(queue)
+        self.refresher.usable(queue)
         try:
             return queue, await self.describer.describe(queue)
         except QueueNotFound:
@@ -489,7 +489,7 @@ class Broker:
         may be asked for.
         """
         queue = self._queues.get(name)
-        return queue if queue is not None and self.keeper.is_fresh(queue) else None
+        return queue if queue is not None and self.refresher.is_fresh(queue) else None
 
     async def queue(self, name: QueueName) -> Queue:
         """The queue with fresh settings, looked for on disk if this process has not used it. Raises
@@ -500,7 +500,7 @@ class Broker:
             if not await self.committer.call(queue_exists, self.root, name):
                 raise QueueNotFound(name.text)
             queue = self._known(name)
-        await self.keeper.refresh(queue)
+        await self.refresher.refresh(queue)
         return queue
 
     def in_use(self) -> list[Queue]:
@@ -589,7 +589,7 @@ class Broker:
 
     def refreshing(self, queue: Queue) -> "asyncio.Task[None] | None":
         """The pending read of the queue's settings, where one is due. Do not cancel it."""
-        look = self.keeper.refreshing(queue)
+        look = self.refresher.refreshing(queue)
         if look is not None and look not in self.background:
             self.background.add(look)
             look.add_done_callback(self._background_ended)

@@ -64,8 +64,8 @@ class Following:
     async def _look(self, queue: Queue) -> None:
         registered = self._registry.queues.get(queue.name)
         if registered is not None:
-            if registered.version != queue.seen.file:
-                await self._broker.keeper.refresh(queue)
+            if queue.facts is None or registered.version != queue.facts.version:
+                await self._broker.refresher.refresh(queue)
         elif not await self._broker.committer.call(queue_exists, self._broker.root, queue.name):
             queue.failed(QueueNotFound(queue.name.text))
 

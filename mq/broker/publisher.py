@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from mq.broker.gathering import Gathering
-from mq.broker.keeper import Keeper
 from mq.broker.limits import Limits
 from mq.broker.memory import Reservation
 from mq.broker.queue import Queue
+from mq.broker.refreshing import Refresher
 from mq.model.errors import (
     MqError,
     PublishDiffers,
@@ -52,14 +52,14 @@ class Publisher:
         root: Root,
         committer: Committer,
         uuids: UuidSource,
-        keeper: Keeper,
+        refresher: Refresher,
         limits: Limits,
         failed: Callable[[Queue, BaseException], None],
     ) -> None:
         self._root = root
         self._committer = committer
         self._uuids = uuids
-        self._keeper = keeper
+        self._refresher = refresher
         self._limits = limits
         self._failed = failed
         self._singles = Gathering(committer, self._publish)
@@ -282,7 +282,7 @@ class Publisher:
         return await asyncio.shield(self._deliver(queue, upload.draft, await upload.seal()))
 
     def _draft(self, queue: Queue, envelope: Envelope) -> Draft:
-        settings = self._keeper.usable(queue)
+        settings = self._refresher.usable(queue)
         refuse_publish(self._root, queue.name, settings)
         head = _head(envelope)
         message_id = MessageId(

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from mq.broker.accounts import UNSEEN, Description, Totals
+from mq.broker.accounts import Description, Totals
 from mq.broker.active import Active
 from mq.broker.claims import Claimer, Sidelines
 from mq.broker.groups import Groups
@@ -26,6 +26,7 @@ from mq.model.message import Delivery, GivenBack, Held, Stamp
 from mq.model.names import MessageId, QueueName
 from mq.model.selection import Selection
 from mq.model.settings import QueueSettings
+from mq.store.core.facts import QueueFacts
 from mq.store.core.root import Root
 from mq.store.core.unserved import PurgeMark
 from mq.store.disk.commit import Committer
@@ -113,7 +114,10 @@ class Queue:
         self.permits: QueuePermits | None = process.permits.of(name, settings)
         self.active: Active | None = None
         """Where one consumer gets its messages alone."""
-        self.seen = UNSEEN
+        self.facts: QueueFacts | None = None
+        """The last look at it that this process has used."""
+        self.trouble: MqError | None = None
+        """Why its settings are not known."""
         self.totals = Totals()
         self.description: Description | None = None
         self.is_gone = False

@@ -47,7 +47,7 @@ class Shovels:
         if wanted.into is not None:
             await self._broker.queue(wanted.into)
         queue = await self._broker.queue(name)
-        settings = self._broker.keeper.usable(queue)
+        settings = self._broker.refresher.usable(queue)
         asked = Asked(
             name,
             Trigger.REQUEST,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mq.broker.claims import Claimer
-from mq.broker.keeper import Keeper
 from mq.broker.queue import Queue
+from mq.broker.refreshing import Refresher
 from mq.broker.siblings import Siblings
 from mq.broker.tailing import LOOK_IDS_MAX
 from mq.model.errors import MqError
@@ -136,21 +136,21 @@ class _Due:
 class Watching:
     """The watches and scans of one process for its consumers. Use it on the event loop's thread.
 
-    `keeper` checks the queue's settings before another process's messages are claimed.
+    `refresher` checks the queue's settings before another process's messages are claimed.
     """
 
     def __init__(
         self,
         root: Root,
         committer: Committer,
-        keeper: Keeper,
+        refresher: Refresher,
         listening: Listening,
         siblings: Siblings | None = None,
     ) -> None:
         self._siblings = siblings
         self._root = root
         self._committer = committer
-        self._keeper = keeper
+        self._refresher = refresher
         self._listening = listening
         self._queues: dict[QueueName, _Watched] = {}
         self._new: dict[QueueName, None] = {}
@@ -218,13 +218,13 @@ class Watching:
             return
         if self._listening.hears_all:
             queue.all_was_reported(self._root.clock.steady_s())
-        if others and self._keeper.is_fresh(queue):
+        if others and self._refresher.is_fresh(queue):
             queue.added(*others)
         elif others:
             self._in_background(self._add(queue, others))
 
     async def _add(self, queue: Queue, ids: Sequence[MessageId]) -> None:
-        await self._keeper.refresh(queue)
+        await self._refresher.refresh(queue)
         queue.added(*ids)
 
     # Scans
@@ -254,7 +254,7 @@ class Watching:
             self._look(now_s, (), left)
         consumed = [each.queue for each in self._queues.values() if each.queue.is_consumed]
         if consumed:
-            self._in_background(self._keeper.refresh_all(consumed))
+            self._in_background(self._refresher.refresh_all(consumed))
 
     async def _look_for_tails(self, queue: Queue) -> None:
         try:
@@ -318,7 +318,7 @@ class Watching:
 
     async def _scan(self, queue: Queue, claimer: Claimer) -> None:
         try:
-            await self._keeper.refresh(queue)
+            await self._refresher.refresh(queue)
         except MqError as error:
             queue.failed(error)
         else:

@@ -38,7 +38,7 @@ def publish(service: Service, request: Request, path: Mapping[str, str]) -> Resu
 def _publish(service: Service, request: Request, queue: Queue) -> Result:
     broker, body = service.broker, request.body
     envelope = _envelope(service, request)
-    bytes_max = broker.keeper.usable(queue).body_bytes_max
+    bytes_max = broker.refresher.usable(queue).body_bytes_max
     size = body.size
     if body.is_whole and size <= BODY_HELD_BYTES_MAX and not request.head.expects:
         if size > bytes_max:

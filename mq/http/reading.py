@@ -118,7 +118,7 @@ async def past_of(
     """Events that `read` finds in the queue's history, as members of an answer."""
     broker = service.broker
     queue = await broker.queue(name)
-    is_on = broker.keeper.usable(queue).history
+    is_on = broker.refresher.usable(queue).history
     past = await broker.committer.call(read, broker.root, name)
     return {"recording": is_on, "left_out": past.left_out, "events": past.events}
 

@@ -21,7 +21,7 @@ async def put(service: Service, request: Request, path: Mapping[str, str]) -> An
     queue, name = _named(path)
     known = await service.broker.queue(queue)  # A missing queue is refused before the body is read.
     schedule = schedule_of(request.query, request.headers)
-    bytes_max = min(BODY_HELD_BYTES_MAX, service.broker.keeper.usable(known).body_bytes_max)
+    bytes_max = min(BODY_HELD_BYTES_MAX, service.broker.refresher.usable(known).body_bytes_max)
     reservation = service.broker.memory.receive()
     body = bytes(await held_body(service, request, bytes_max, reservation))
     armed, created = await service.timetable.put(queue, name, replace(schedule, body=body))

@@ -76,7 +76,7 @@ class Asked:
         queue = queue_of(name)
         self.admit(needed, queue)
         found = self.service.broker.known(queue.text) or await self.service.broker.queue(queue)
-        settings = self.service.broker.keeper.usable(found)
+        settings = self.service.broker.refresher.usable(found)
         return Opened(name, found, settings, kept_of(name, settings))
 
     @property

@@ -293,11 +293,11 @@ async def test_settings_that_hang_are_looked_at_by_one_thread(tmp_path: Path) ->
     broker = Broker(root, Committer(NoFlusher()), QueueSettings())
     await broker.create_queue(QUEUE)
     queue = await broker.queue(QUEUE)
-    await comes_true(lambda: not broker.keeper.is_fresh(queue), "the settings are old")
+    await comes_true(lambda: not broker.refresher.is_fresh(queue), "the settings are old")
     gate = files.hold("status", root.layout.settings_of(QUEUE))
-    first = asyncio.create_task(broker.keeper.refresh_all([queue]))
+    first = asyncio.create_task(broker.refresher.refresh_all([queue]))
     await comes_true(gate.reached.is_set, "a look that hangs")
-    again = [asyncio.create_task(broker.keeper.refresh_all([queue])) for _ in range(3)]
+    again = [asyncio.create_task(broker.refresher.refresh_all([queue])) for _ in range(3)]
     try:
         async with asyncio.timeout(PATIENCE_S / 4):
             await asyncio.gather(*again)
@@ -305,7 +305,7 @@ async def test_settings_that_hang_are_looked_at_by_one_thread(tmp_path: Path) ->
     finally:
         gate.open()
     await first
-    assert broker.keeper.is_fresh(queue)
+    assert broker.refresher.is_fresh(queue)
     await broker.drain()
 
 
@@ -320,7 +320,7 @@ async def test_a_scan_that_was_asked_for_in_a_pause_is_made_at_its_end(
     one = await taking(broker)
     await settled(one.consumer)
     queue = await broker.queue(QUEUE)
-    await broker.keeper.change(queue, {"paused": "deliveries"}, None)
+    await broker.refresher.change(queue, {"paused": "deliveries"}, None)
     # In a bucket, of which inotify reports no names.
     into_buckets = open_root(str(tmp_path / "root"), Files(), SystemClock(), folder_max=0)
     other = Broker(into_buckets, Committer(NoFlusher()), QueueSettings())
@@ -329,7 +329,7 @@ async def test_a_scan_that_was_asked_for_in_a_pause_is_made_at_its_end(
     claimer.scan_again()
     await settled(one.consumer)
     assert not one.taken
-    await broker.keeper.change(queue, {"paused": "none"}, None)
+    await broker.refresher.change(queue, {"paused": "none"}, None)
     await comes_true(lambda: one.ids == [message_id], "its message")
     for each in (broker, other):
         each.stop_waiting()
