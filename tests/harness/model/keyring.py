@@ -71,11 +71,6 @@ class Keyring:
         if idempotency is not None:
             self.idempotency[f"{queue}/{idempotency.written()}"] = link
 
-    def failed(self, queue: QueueName, idempotency: Key | None) -> None:
-        """A publish found its lookup key taken: what its idempotency key said is over too."""
-        if idempotency is not None:
-            self.idempotency.pop(f"{queue}/{idempotency.written()}", None)
-
     def free(self, queue: QueueName, message_id: MessageId) -> None:
         """A message was removed for good."""
         if message_id.key is not None and self.linked(queue, message_id.key) == message_id.text:

@@ -111,7 +111,6 @@ class WithKeys(Machine):
             assert isinstance(each, KeyTaken)
             assert envelope.key is not None
             assert (each.key, each.id) == (envelope.key.text, holder.id.text)
-            self.model.keys.failed(queue, envelope.idempotency)
         return made
 
     def idempotency_link(self, queue: QueueName, key: Key | None) -> str | None:
