@@ -1,12 +1,10 @@
-"""Publishing and settling many messages in one request. A batch is processed in groups, so that it
-uses bounded memory, and each of its messages gets a result of its own.
+"""Publishing many messages in one request. A batch is processed in groups, so that it uses bounded
+memory, and each of its messages gets a result of its own.
 """
 
-import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 from mq.broker.broker import Broker
 from mq.broker.queue import Queue
@@ -27,7 +25,7 @@ from mq.model.limits import (
     ROW_BYTES_MAX,
 )
 from mq.model.message import Envelope, Posted
-from mq.model.names import MessageId, QueueName, pack_of
+from mq.model.names import MessageId, QueueName
 from mq.model.packs import cut
 
 S = TypeVar("S")
@@ -224,50 +222,6 @@ async def _group(
         return await broker.publisher.group(queue, bodies, envelope)
     except Exception as error:
         return [error] * len(bodies)
-
-
-@dataclass(frozen=True, slots=True)
-class Settling(Generic[S, T]):
-    """How messages are settled. `act` settles a message that is in no pack, or a whole pack, by
-    what the request says of it. `alike`: equal for items that a pack may be settled for.
-    `extends_s`: for an extension, the time until they are due then. `is_each`: whether each item
-    has something of its own, so that its pack must be parted.
-    """
-
-    act: Callable[[MessageId, S], Awaitable[T]]
-    alike: Callable[[S], Hashable]
-    extends_s: Callable[[S], float | None] = lambda said: None
-    is_each: Callable[[S], bool] = lambda said: False
-
-
-async def settle_many(
-    broker: Broker, name: QueueName, wanted: Mapping[MessageId, S], how: Settling[S, T]
-) -> dict[MessageId, T | BaseException]:
-    """Settles the messages together, each once, by what a request says of it. Returns the result of
-    each. Items of a pack that are settled alike go together. Raises QueueNotFound when the queue
-    is gone. Durable on return: each message without an error.
-    """
-    await broker.queue(name)
-    plain = [each for each in wanted if not each.pack_size]
-    groups: dict[tuple[str, Hashable], list[MessageId]] = {}
-    if len(plain) < len(wanted):
-        for each in wanted:
-            if each.pack_size:
-                key = pack_of(each.text), how.alike(wanted[each])
-                groups.setdefault(key, []).append(each)
-    ends: dict[MessageId, T | BaseException] = {}
-
-    async def settle(ids: Sequence[MessageId]) -> None:
-        said = wanted[ids[0]]
-        of = (lambda unit: how.act(unit, said), how.extends_s(said), how.is_each(said))
-        ends.update(await broker.packs.settle(name, ids, *of))
-
-    if groups:
-        await asyncio.gather(*map(settle, groups.values()))
-    acts = (how.act(each, wanted[each]) for each in plain)
-    ends |= zip(plain, await asyncio.gather(*acts, return_exceptions=True), strict=True)
-    _raise_without_queue(ends.values())
-    return ends
 
 
 def _raise_without_queue(ends: Iterable[object]) -> None:

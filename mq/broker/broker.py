@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import itertools
-import operator
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
@@ -16,7 +14,7 @@ from mq.broker.describing import Describer
 from mq.broker.gathering import Gathering
 from mq.broker.limits import Limits
 from mq.broker.memory import Memory, Reservation
-from mq.broker.packs import Ends, Packs
+from mq.broker.packs import Packs
 from mq.broker.permits import Permits, SharedPermits
 from mq.broker.publisher import Publisher
 from mq.broker.purger import Purger, retire
@@ -33,7 +31,7 @@ from mq.model.failure import Failure
 from mq.model.limits import MEMORY_BYTES_DEFAULT, SHARDS_MAX, WAITERS_MAX_DEFAULT
 from mq.model.log import logger
 from mq.model.message import PLAIN, Delivery, Envelope, GivenBack, Page, Reason, Stamp
-from mq.model.names import Key, MessageId, QueueName, UuidSource, pack_of
+from mq.model.names import Key, MessageId, QueueName, UuidSource
 from mq.model.settings import QueueSettings
 from mq.store.core.facts import Configured
 from mq.store.core.find import Precondition
@@ -226,29 +224,12 @@ class Broker:
         self._limits.stop()
         self._purger.stop()
 
-    async def remove(
-        self, name: QueueName, message_id: MessageId, if_receives: Precondition | None = None
-    ) -> None:
-        """Deletes a message. Raises QueueNotFound, MessageNotFound, DeliveredAgain, Unavailable.
-        Durable on return: yes.
-        """
-        await asyncio.shield(self.begin_remove(name, message_id, if_receives))
-
-    def begin_remove(
+    def remove(
         self, name: QueueName, message_id: MessageId, if_receives: Precondition | None = None
     ) -> "asyncio.Future[bool]":
-        """Like `remove`; the result is False when the message was removed before. Do not cancel the
-        future.
+        """Deletes a pack, or a message with a file of its own; see `settling`. The result is False
+        when the message was removed before. Do not cancel the future.
         """
-        if message_id.pack_size:
-            act = partial(self.remove_file, name, if_receives=if_receives)
-            return self.begin(_of_one(self.packs.settle(name, (message_id,), act)))
-        return self.remove_file(name, message_id, if_receives)
-
-    def remove_file(
-        self, name: QueueName, message_id: MessageId, if_receives: Precondition | None = None
-    ) -> "asyncio.Future[bool]":
-        """Like `begin_remove`, for a pack, or a message with a file of its own."""
         ended = partial(self._removed, name, self._queues.get(name.text), message_id)
         return self._removing.add(name, Wanted(message_id, if_receives), ended)
 
@@ -304,29 +285,9 @@ class Broker:
         given: GivenBack = GivenBack.NO,
         failure: Failure | None = None,
     ) -> Stamp:
-        """Makes a message ready in `due_in_s` seconds. Returns its new stamp. `given`, `failure`:
-        see mq.store.operations.reschedule. Raises QueueNotFound, MessageNotFound, DeliveredAgain,
-        DueTooFar, Unavailable. Durable on return: yes.
+        """Makes a pack, or a message with a file of its own, ready in `due_in_s` seconds; see
+        `settling`. Returns its new stamp.
         """
-        how = (due_in_s, if_receives, given, failure)
-        if message_id.pack_size:
-            await self.queue(name)
-            extends_s = due_in_s if given is GivenBack.NO else None
-            act = lambda each: self.reschedule_file(name, each, *how)  # noqa: E731
-            ends = self.packs.settle(name, (message_id,), act, extends_s)
-            return await asyncio.shield(self.begin(_of_one(ends)))
-        return await self.reschedule_file(name, message_id, *how)
-
-    async def reschedule_file(
-        self,
-        name: QueueName,
-        message_id: MessageId,
-        due_in_s: float,
-        if_receives: Precondition | None = None,
-        given: GivenBack = GivenBack.NO,
-        failure: Failure | None = None,
-    ) -> Stamp:
-        """Like `reschedule`, for a pack, or a message with a file of its own."""
         queue = await self.queue(name)
         operation = reschedule(self.root, name, message_id, due_in_s, if_receives, given, failure)
         future = self.committer.submit(operation)
@@ -378,68 +339,7 @@ class Broker:
             queue.totals.released += sum(each.items or 1 for each in ids)
             queue.added(*ids)
 
-    def begin_return(
-        self, fetched: Sequence[tuple[QueueName, MessageId, int]]
-    ) -> asyncio.Task[None]:
-        """Returns deliveries that no program handled, in the background, each by its queue, id and
-        receives. Messages that have moved on, or cannot be returned, stay. Durable once the task is
-        done: yes.
-        """
-        return self._in_background(self._return(fetched))
-
-    async def _return(self, fetched: Sequence[tuple[QueueName, MessageId, int]]) -> None:
-        asked: dict[tuple[QueueName, int, str], list[MessageId]] = {}
-        for name, message_id, receives in fetched:
-            of = pack_of(message_id.text)
-            asked.setdefault((name, receives, of), []).append(message_id)
-        returns = (
-            self._return_of(name, ids, receives) for (name, receives, _), ids in asked.items()
-        )
-        ends = await asyncio.gather(*returns)
-        for error in itertools.chain.from_iterable(each.values() for each in ends):
-            if isinstance(error, Unavailable):
-                fields = {"error": repr(error)}
-                _log.warning(
-                    "could not return a message; it is ready when it is due",
-                    extra={"fields": fields},
-                )
-            elif isinstance(error, BaseException) and not isinstance(error, MqError):
-                raise error
-
-    async def _return_of(
-        self, name: QueueName, ids: Sequence[MessageId], receives: int
-    ) -> "Ends[Stamp]":
-        """Returns a message, or items of one pack."""
-
-        async def act(unit: MessageId) -> Stamp:
-            is_its = partial(operator.eq, receives)
-            return await self.reschedule_file(name, unit, 0, is_its, GivenBack.UNHANDLED)
-
-        if ids[0].pack_size:
-            return await self.packs.settle(name, ids, act)
-        [end] = await asyncio.gather(act(ids[0]), return_exceptions=True)
-        return {ids[0]: end}
-
     async def sideline(
-        self,
-        name: QueueName,
-        message_id: MessageId,
-        reason: Reason = Reason.REJECTED,
-        if_receives: Precondition | None = None,
-        failure: Failure | None = None,
-    ) -> Sidelined:
-        """Moves a message to its queue's sideline, or the sideline that its queue shares. `failure`
-        is kept with it. Raises AlreadySideline, QueueNotFound, MessageNotFound, MessageLeased,
-        DeliveredAgain, Unavailable. Durable on return: yes.
-        """
-        how = (reason, if_receives, failure)
-        if message_id.pack_size:
-            act = lambda each: self.sideline_file(name, each, *how)  # noqa: E731
-            ends = self.packs.settle(name, (message_id,), act)
-            return await asyncio.shield(self.begin(_of_one(ends)))
-        return await self.sideline_file(name, message_id, *how)
-
-    async def sideline_file(
         self,
         name: QueueName,
         message_id: MessageId,
@@ -447,7 +347,9 @@ class Broker:
         if_receives: Precondition | None,
         failure: Failure | None,
     ) -> Sidelined:
-        """Like `sideline`, for a pack, or a message with a file of its own."""
+        """Moves a pack, or a message with a file of its own, to the queue's sideline; see
+        `settling`.
+        """
         return await self._sideliner.sideline(name, message_id, reason, if_receives, failure)
 
     async def read(
@@ -617,11 +519,3 @@ class Broker:
             _log.debug(
                 "a background task failed", extra={"fields": {"error": repr(task.exception())}}
             )
-
-
-async def _of_one(ends: "Awaitable[Ends[T]]") -> T:
-    """The result of one message. Raises its error."""
-    [(_, end)] = (await ends).items()
-    if isinstance(end, BaseException):
-        raise end
-    return end

@@ -4,16 +4,16 @@ Requests for one message go on to `messages`. A failed item of an answer has the
 request for it alone would get.
 """
 
-import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from mq.broker import batches, fetching
 from mq.broker.broker import Broker
 from mq.broker.memory import Reservation
+from mq.broker.settling import Disposition, IfReceives, Remove, Reschedule, Sideline, settle_many
 from mq.http import messages
 from mq.http.answers import Answer, Result, Streamed, json_answer
 from mq.http.bodies import download, held_body, json_object
@@ -29,7 +29,7 @@ from mq.model.errors import (
     MessageNotFound,
 )
 from mq.model.limits import BATCH_BYTES_MAX, CHUNK_BYTES, SPLIT_LINES_MAX
-from mq.model.message import PLAIN, Delivery, Envelope, GivenBack, Posted
+from mq.model.message import PLAIN, Delivery, Envelope, GivenBack, Posted, Stamp
 from mq.model.names import MessageId, QueueName
 from mq.protocol.batches import (
     ACKED,
@@ -48,7 +48,10 @@ from mq.protocol.parameters import message_id as message_id_of
 from mq.protocol.query import Schema
 from mq.protocol.rows import MEDIA_TYPE, OWN_ORIGIN, delivered, is_text, row, row_in_parts
 from mq.protocol.sidelines import sidelined
+from mq.store.operations.sideline import Sidelined
 from mq.store.operations.streams import Download
+
+T = TypeVar("T")
 
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 _NOTHING: Final = Answer(204, _NO_STORE)
@@ -192,109 +195,93 @@ class _Rows:
         await body.close()
 
 
-Facts: TypeAlias = Mapping[str, object]
-"""What the result of a settled message has beside its id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Which members a request may have for each message that it settles; see `settlements_of`."""
-
-    fields: Mapping[str, Schema]
-    needed: str = "id"
-
-
 async def acknowledge(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
     """POST: deletes many messages; 200 with one result each, in their order."""
-    name, broker = QueueName.parse(path["queue"]), service.broker
 
-    async def remove(unit: MessageId, said: Settlement) -> Facts:
-        await asyncio.shield(broker.remove_file(name, unit, said.if_receives))
+    def disposition(said: Settlement) -> Disposition[bool]:
+        return Remove(_seen(said))
+
+    def facts(message_id: MessageId, removed: bool) -> Facts:
         return {"status": messages.DELETED.status}
 
-    return await _settle(service, request, name, Asked(ACKED), remove)
+    return await _settle(service, request, path, ACKED, disposition, facts)
 
 
 async def extend(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
     """POST: sets when many messages are due; 200 with one result each."""
-    asked = Asked(EXTENDED, "due_in_s")
-    return await _reschedule(service, request, path, asked, GivenBack.NO)
+
+    def disposition(said: Settlement) -> Disposition[Stamp]:
+        return Reschedule(said.due_in_s, _seen(said))
+
+    return await _settle(service, request, path, EXTENDED, disposition, _rescheduled, "due_in_s")
 
 
 async def release(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
     """POST: ends many deliveries; 200 with one result each."""
-    return await _reschedule(service, request, path, Asked(RELEASED), GivenBack.YES)
 
+    def disposition(said: Settlement) -> Disposition[Stamp]:
+        given = GivenBack.UNHANDLED if said.unhandled else GivenBack.YES
+        return Reschedule(said.due_in_s, _seen(said), given, said.failure)
 
-async def _reschedule(
-    service: Service,
-    request: Request,
-    path: Mapping[str, str],
-    asked: Asked,
-    given: GivenBack,
-) -> Answer:
-    is_extended = given is GivenBack.NO
-    name, broker = QueueName.parse(path["queue"]), service.broker
-
-    async def reschedule(unit: MessageId, said: Settlement) -> Facts:
-        how = GivenBack.UNHANDLED if said.unhandled else given
-        of = (name, unit, said.due_in_s, said.if_receives, how, said.failure)
-        stamp = await broker.reschedule_file(*of)
-        return {"status": 200, "due": rfc3339(stamp.due_ms), "receives": stamp.receives}
-
-    return await _settle(service, request, name, asked, reschedule, is_extended)
+    return await _settle(service, request, path, RELEASED, disposition, _rescheduled)
 
 
 async def sideline(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
     """POST: moves many messages to the sideline; 200 with one result each."""
-    name, broker = QueueName.parse(path["queue"]), service.broker
-    if name.is_sideline:
+    if (name := QueueName.parse(path["queue"])).is_sideline:
         raise AlreadySideline(name.text)
 
-    async def move(unit: MessageId, said: Settlement) -> Facts:
-        into, stamp = await broker.sideline_file(
-            name, unit, said.reason, said.if_receives, said.failure
-        )
-        return {"status": 200, **sidelined(unit, into, stamp)}
+    def disposition(said: Settlement) -> Disposition[Sidelined]:
+        return Sideline(said.reason, _seen(said), said.failure)
 
-    return await _settle(service, request, name, Asked(SIDELINED), move)
+    def facts(message_id: MessageId, end: Sidelined) -> Facts:
+        return {"status": 200, **sidelined(message_id, *end)}
+
+    return await _settle(service, request, path, SIDELINED, disposition, facts)
+
+
+Facts: TypeAlias = Mapping[str, object]
+"""What the result of a settled message has beside its id."""
+
+
+def _seen(said: Settlement) -> IfReceives | None:
+    return None if said.receives is None else IfReceives(said.receives)
+
+
+def _rescheduled(message_id: MessageId, stamp: Stamp) -> Facts:
+    return {"status": 200, "due": rfc3339(stamp.due_ms), "receives": stamp.receives}
 
 
 async def _settle(
     service: Service,
     request: Request,
-    name: QueueName,
-    asked: Asked,
-    settle: Callable[[MessageId, Settlement], Awaitable[Facts]],
-    is_extended: bool = False,
+    path: Mapping[str, str],
+    fields: Mapping[str, Schema],
+    disposition: Callable[[Settlement], Disposition[T]],
+    facts: Callable[[MessageId, T], Facts],
+    needed: str = "id",
 ) -> Answer:
-    """Settles each message of the request; one result each, in their order."""
-    await service.broker.queue(name)
-    rows = settlements_of(await json_object(service, request), asked.fields, asked.needed)
-    wanted: dict[MessageId, Settlement] = {}
-    ends: dict[str, Facts | BaseException] = {}
+    """Settles each message of the request; one result each, in their order. `fields`, `needed`:
+    see `settlements_of`.
+    """
+    name, broker = QueueName.parse(path["queue"]), service.broker
+    await broker.queue(name)
+    rows = settlements_of(await json_object(service, request), fields, needed)
+    wanted: dict[MessageId, Disposition[T]] = {}
+    ends: dict[str, Facts] = {}
     for each in dict.fromkeys(rows):
         try:
-            wanted[message_id_of(each.id)] = each
+            wanted[message_id_of(each.id)] = disposition(each)
         except (BadName, MessageNotFound) as error:
-            ends[each.id] = error
-    how = batches.Settling(
-        settle,
-        alike=lambda said: replace(said, id=""),
-        extends_s=lambda said: said.due_in_s if is_extended else None,
-        is_each=lambda said: said.failure is not None,
-    )
-    found = await batches.settle_many(service.broker, name, wanted, how)
-    ends |= {message_id.text: end for message_id, end in found.items()}
-    # A result of a whole pack has the pack's id.
-    results = [
-        {"id": "", **_result(service, request, ends[each.id])} | {"id": each.id} for each in rows
-    ]
-    return json_answer({"results": results})
+            ends[each.id] = _problem(service, request, error)
+    for message_id, end in (await settle_many(broker, name, wanted)).items():
+        if isinstance(end, BaseException):
+            ends[message_id.text] = _problem(service, request, end)
+        else:
+            ends[message_id.text] = facts(message_id, end)
+    return json_answer({"results": [{"id": each.id, **ends[each.id]} for each in rows]})
 
 
-def _result(service: Service, request: Request, end: Facts | BaseException) -> Facts:
-    if not isinstance(end, BaseException):
-        return end
-    problem = service.error_responses.item(end, request.method, request.target)
+def _problem(service: Service, request: Request, error: BaseException) -> Facts:
+    problem = service.error_responses.item(error, request.method, request.target)
     return {"status": problem["status"], "problem": problem}

@@ -4,8 +4,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Final
 
+from mq.broker import settling
 from mq.broker.consumers import Fetch, Seen, Terms
 from mq.broker.queue import Queue
+from mq.broker.settling import Remove, Reschedule
 from mq.http.answers import Answer, Pending, Result, Streamed, json_answer
 from mq.http.bodies import SMALL_CHUNK_BYTES, body_chunks, download, json_object, message_headers
 from mq.http.request import Request, Sender
@@ -142,7 +144,8 @@ async def reschedule(service: Service, request: Request, path: Mapping[str, str]
     if_receives = parse_if_match(if_match)
     wanted = await json_object(service, request)
     due_in_s, given, failure = due_in_s_of(wanted, if_match)
-    stamp = await service.broker.reschedule(name, message_id, due_in_s, if_receives, given, failure)
+    how = Reschedule(due_in_s, if_receives, given, failure)
+    stamp = await settling.settle(service.broker, name, message_id, how)
     return json_answer(
         {"id": message_id.text, "due": rfc3339(stamp.due_ms), "receives": stamp.receives},
         headers={"ETag": f'"{stamp.receives}"'},
@@ -156,7 +159,8 @@ def delete(service: Service, request: Request, path: Mapping[str, str]) -> Resul
     if_receives = None
     if "If-Match" in request.headers:
         if_receives = parse_if_match(request.headers.getall("If-Match"))
-    return Pending(service.broker.begin_remove(name, message_id, if_receives), _deleted)
+    how = Remove(if_receives)
+    return Pending(settling.begin(service.broker, name, message_id, how), _deleted)
 
 
 async def delete_by_key(service: Service, request: Request, path: Mapping[str, str]) -> Answer:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from mq.broker.settling import Sideline, settle
 from mq.http.answers import Answer, json_answer
 from mq.http.bodies import json_object
 from mq.http.request import Request
@@ -24,12 +25,13 @@ async def sideline(service: Service, request: Request, path: Mapping[str, str]) 
     if_receives = parse_if_match(request.headers.getall("If-Match", []))
     has_body = request.body.size or not request.body.is_whole
     failure = sideline_of(await json_object(service, request)) if has_body else None
-    into, stamp = await service.broker.sideline(name, message_id, reason, if_receives, failure)
+    how = Sideline(reason, if_receives, failure)
+    moved = await settle(service.broker, name, message_id, how)
     return json_answer(
-        sidelined(message_id, into, stamp),
+        sidelined(message_id, *moved),
         headers={
-            "ETag": etag(stamp.receives),
-            "Location": f"/{into.text}/messages/{message_id.text}",
+            "ETag": etag(moved.stamp.receives),
+            "Location": f"/{moved.into.text}/messages/{message_id.text}",
         },
     )
 

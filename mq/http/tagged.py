@@ -1,17 +1,18 @@
 """`/{queue}/tags/{tag}`: the messages that have a tag: lists, deletes, sidelines, history."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from mq.broker.settling import Disposition, Remove, Sideline, settle
 from mq.http.answers import Answer, json_answer
 from mq.http.reading import past_of
 from mq.http.request import Request
 from mq.http.service import Service
 from mq.model.errors import AlreadySideline, MessageNotFound, QueueNotFound
 from mq.model.limits import BATCH_MESSAGES_MAX
-from mq.model.names import Key, MessageId, QueueName
+from mq.model.names import Key, QueueName
 from mq.protocol import parameters
 from mq.protocol.fetching import PEEK_COUNT, PEEK_MESSAGES_DEFAULT, TAG_AFTER
 from mq.protocol.sidelines import reason_of
@@ -38,8 +39,7 @@ async def read_all(service: Service, request: Request, path: Mapping[str, str]) 
 
 async def delete_all(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
     """DELETE: 200 once the deletions are on stable media."""
-    name, _ = _names(path)
-    return await _each(service, request, path, partial(service.broker.begin_remove, name))
+    return await _each(service, request, path, Remove())
 
 
 async def sideline_all(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
@@ -47,12 +47,7 @@ async def sideline_all(service: Service, request: Request, path: Mapping[str, st
     name, _ = _names(path)
     if name.is_sideline:
         raise AlreadySideline(name.text)
-    reason = reason_of(request.query)
-
-    def sideline(message_id: MessageId) -> Awaitable[object]:
-        return service.broker.sideline(name, message_id, reason)
-
-    return await _each(service, request, path, sideline)
+    return await _each(service, request, path, Sideline(reason_of(request.query)))
 
 
 async def read_history(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
@@ -63,19 +58,17 @@ async def read_history(service: Service, request: Request, path: Mapping[str, st
 
 
 async def _each(
-    service: Service,
-    request: Request,
-    path: Mapping[str, str],
-    act: Callable[[MessageId], Awaitable[object]],
+    service: Service, request: Request, path: Mapping[str, str], how: Disposition[Any]
 ) -> Answer:
-    """Acts on each message of a page; answers with how many acts succeeded and how many failed."""
+    """Settles each message of a page; answers with how many were settled and how many failed."""
     name, tag = _names(path)
     page = await service.broker.tagged(name, tag, BATCH_MESSAGES_MAX, TAG_AFTER.of(request.query))
     ids = [each.id for each in page.messages]
     done = failed = 0
     for first in range(0, len(ids), _TOGETHER):
         group = ids[first : first + _TOGETHER]
-        ends = await asyncio.gather(*map(act, group), return_exceptions=True)
+        acts = (settle(service.broker, name, each, how) for each in group)
+        ends = await asyncio.gather(*acts, return_exceptions=True)
         for end in ends:
             if isinstance(end, QueueNotFound | asyncio.CancelledError):
                 raise end

@@ -2,10 +2,8 @@
 
 import base64
 import json
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, NoReturn
 
 from multidict import CIMultiDict, MultiDict
@@ -200,11 +198,6 @@ class Settlement:
     unhandled: bool = False
     reason: Reason = Reason.REJECTED
     failure: Failure | None = None
-
-    @property
-    def if_receives(self) -> Callable[[int], bool] | None:
-        """Whether it is about a message of these receives; None: always."""
-        return None if self.receives is None else partial(operator.eq, self.receives)
 
 
 def settlements_of(

@@ -7,14 +7,15 @@ their visibility timeout.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from mq.broker.broker import Broker
+from mq.broker.settling import IfReceives, Reschedule, settle
 from mq.model.errors import MqError
 from mq.model.lifecycle import State
-from mq.model.message import Delivery, Part
+from mq.model.message import Delivery, Part, Stamp
 from mq.model.names import MessageId, QueueName
 
 KEPT_S: Final = 300.0
@@ -71,11 +72,7 @@ class Attempts:
         try:
             for one in got:
                 found += [await _unchanged(broker, one)]
-            work = (
-                broker.reschedule(each.queue, each.id, visible_s, each.receives.__eq__)
-                for each in got
-            )
-            stamps = await asyncio.gather(*work)
+            stamps = await asyncio.gather(*(_extended(broker, each, visible_s) for each in got))
             return [each._replace(stamp=stamp) for each, stamp in zip(found, stamps, strict=True)]
         except BaseException as error:
             for delivery in found:
@@ -85,6 +82,11 @@ class Attempts:
             if isinstance(error, MqError | LookupError):
                 return None
             raise
+
+
+def _extended(broker: Broker, got: _Got, visible_s: float) -> Awaitable[Stamp]:
+    how = Reschedule(visible_s, IfReceives(got.receives))
+    return settle(broker, got.queue, got.id, how)
 
 
 async def _unchanged(broker: Broker, got: _Got) -> Delivery:

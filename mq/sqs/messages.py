@@ -14,6 +14,7 @@ from mq.access.callers import Right
 from mq.broker import fetching
 from mq.broker.consumers import Fetch, Terms
 from mq.broker.queue import Queue
+from mq.broker.settling import IfReceives, Remove, Reschedule, settle
 from mq.http.bodies import download
 from mq.http.messages import consumer_terms
 from mq.model.errors import DeliveredAgain, MessageNotFound, MqError, QueueNotFound
@@ -316,7 +317,7 @@ async def receive(asked: Asked, said: Result) -> Result:
             found[number] = delivery._replace(descriptor=None)  # `_body` closes it.
             rows.append(await _received(asked, opened, said, delivery))
         if visibility_s == 0:
-            work = (broker.reschedule(each.queue, each.id, 0) for each in found)
+            work = (settle(broker, each.queue, each.id, Reschedule(0)) for each in found)
             await asyncio.gather(*work, return_exceptions=True)
         elif attempt is not None and found:
             asked.attempts.keep(attempt, found)
@@ -507,7 +508,7 @@ def _handle(opened: Opened, text: str) -> Handle:
 
 def _same(opened: Opened, handle: Handle) -> Precondition | None:
     """A FIFO queue's handle is of one delivery; a standard queue's is of the message."""
-    return handle.receives.__eq__ if opened.kept.is_fifo else None
+    return IfReceives(handle.receives) if opened.kept.is_fifo else None
 
 
 def _expired(text: str) -> SqsError:
@@ -518,7 +519,8 @@ async def _delete(asked: Asked, opened: Opened, said: Result) -> Result:
     text = said["ReceiptHandle"]
     handle = _handle(opened, text)
     try:
-        await asked.service.broker.remove(handle.queue, handle.id, _same(opened, handle))
+        how = Remove(_same(opened, handle))
+        await settle(asked.service.broker, handle.queue, handle.id, how)
     except MessageNotFound:
         pass  # A second delete is a success.
     except DeliveredAgain:
@@ -548,7 +550,8 @@ async def _change(asked: Asked, opened: Opened, said: Result) -> Result:
         reading = await broker.read(handle.queue, handle.id, lambda size, receives: None, False)
         if reading.state is not State.DELAYED or not reading.stamp.receives:
             raise SqsError("MessageNotInflight", "The message referred to isn't in flight.")
-        await broker.reschedule(handle.queue, handle.id, visible_s, _same(opened, handle), given)
+        how = Reschedule(visible_s, _same(opened, handle), given)
+        await settle(broker, handle.queue, handle.id, how)
     except MessageNotFound:
         raise invalid(
             text,

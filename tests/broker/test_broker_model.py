@@ -19,9 +19,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import MultipleResults, multiple, rule
 
-from mq.broker.batches import Settling, publish_many, settle_many
+from mq.broker.batches import publish_many
 from mq.broker.consumers import Terms
 from mq.broker.fetching import fetch_many
+from mq.broker.settling import Remove, Reschedule, settle, settle_many
 from mq.model.errors import PublishPurged, QueueNotFound
 from mq.model.message import Envelope
 from mq.model.names import Key, MessageId, QueueName
@@ -144,7 +145,7 @@ class QueuesAgainstAModel(WithQueues, WithKeys, WithLooks):
     @rule(message=messages, receives=expected_receives)
     def remove(self, message: tuple[QueueName, MessageId], receives: int | None) -> None:
         queue, message_id = message
-        removing = self.broker.remove(queue, message_id, precondition(receives))
+        removing = settle(self.broker, queue, message_id, Remove(precondition(receives)))
         self.run(removing, self.model.remove(queue, message_id, receives))
 
     @rule(named=st.lists(messages, min_size=1, max_size=4), with_their_packs=st.booleans())
@@ -154,8 +155,7 @@ class QueuesAgainstAModel(WithQueues, WithKeys, WithLooks):
         if with_their_packs:
             packs = [each.pack().all_items() for each in ids if each.pack_size]
             ids = list(dict.fromkeys([*ids, *itertools.chain.from_iterable(packs)]))
-        how = Settling(lambda each, _: self.broker.remove_file(queue, each), alike=bool)
-        removing = settle_many(self.broker, queue, dict.fromkeys(ids), how)
+        removing = settle_many(self.broker, queue, dict.fromkeys(ids, Remove()))
         ends = self.run(removing, self.unless_there(queue)) or {}
         assert queue not in self.model.queues or ends.keys() == set(ids)
         for message_id, end in ends.items():
@@ -172,7 +172,8 @@ class QueuesAgainstAModel(WithQueues, WithKeys, WithLooks):
         self, message: tuple[QueueName, MessageId], due_in_s: float, receives: int | None
     ) -> None:
         queue, message_id = message
-        changing = self.broker.reschedule(queue, message_id, due_in_s, precondition(receives))
+        how = Reschedule(due_in_s, precondition(receives))
+        changing = settle(self.broker, queue, message_id, how)
         now_ms, of_all = self.clock.now_ms(), self.extended(queue, message_id, due_in_s)
         refusal = self.model.reschedule(queue, message_id, due_in_s, receives, now_ms)
         for each in of_all if refusal is None else ():

@@ -37,7 +37,7 @@ async def opened(root: Path, files: FaultyFiles, *, count: int) -> tuple[Broker,
 
 async def ends_of(broker: Broker, *ids: MessageId) -> list[bool | BaseException]:
     """All in one turn."""
-    futures = [broker.begin_remove(QUEUE, each) for each in ids]
+    futures = [broker.remove(QUEUE, each) for each in ids]
     return await asyncio.gather(*futures, return_exceptions=True)
 
 
@@ -56,7 +56,7 @@ async def test_each_has_its_own_end(root: Path, files: FaultyFiles) -> None:
     broker, (ready, removed, poison, held) = await opened(root, files, count=4)
     assert await ends_of(broker, removed) == [True]
     files.fail("rename", errno.EIO, poison.text)
-    others = [broker.begin_remove(QUEUE, held, lambda receives: False)]
+    others = [broker.remove(QUEUE, held, lambda receives: False)]
     ends = await ends_of(broker, ready, removed, poison, new_id(), new_id(), ready)
     ends += await asyncio.gather(*others, return_exceptions=True)
     assert ends[:2] == [True, False]
@@ -72,7 +72,7 @@ async def test_one_that_is_cancelled_is_removed_and_concerns_no_other(
     root: Path, files: FaultyFiles
 ) -> None:
     broker, ids = await opened(root, files, count=3)
-    futures = [broker.begin_remove(QUEUE, each) for each in ids]
+    futures = [broker.remove(QUEUE, each) for each in ids]
     futures[1].cancel()
     ends = await asyncio.gather(*futures, return_exceptions=True)
     assert (ends[0], type(ends[1]), ends[2]) == (True, asyncio.CancelledError, True)

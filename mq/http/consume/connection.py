@@ -6,15 +6,15 @@ While COMMANDS_IN_FLIGHT_MAX are unanswered, no more are read.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from mq.access.errors import Unauthenticated
-from mq.broker.batches import Settling, settle_many
 from mq.broker.broker import Broker
 from mq.broker.consumers import Seen
+from mq.broker.settling import Disposition, IfReceives, Remove, Reschedule, Sideline, settle_many
 from mq.http.access import Permission
 from mq.http.consume.follows import Follows
 from mq.http.consume.sending import Acts, Sending
@@ -383,72 +383,36 @@ async def settle(
     still holds a message whose storage failed.
     """
     taken = session.settle(asked.ids)
-    held = {text: each for text, each in taken.items() if isinstance(each, Delivery)}
-    going = {
-        text: asyncio.ensure_future(_begin(broker, asked, each.id, each))
-        for text, each in held.items()
-        if not each.id.pack_size
-    }
-    found: dict[str, BaseException | None] = {}
-    if len(going) < len(held):
-        packed = [each for each in held.values() if each.id.pack_size]
-        found = await _settle_packed(broker, asked, packed)
-    if going:
-        await asyncio.wait(going.values())
-        found |= {text: each.exception() for text, each in going.items()}
-    ends: dict[str, BaseException | None] = {}
+    of_queues: dict[QueueName, dict[MessageId, Disposition[Any]]] = {}
+    for each in taken.values():
+        if isinstance(each, Delivery):
+            how = _disposition(asked, IfReceives(each.stamp.receives))
+            of_queues.setdefault(each.queue, {})[each.id] = how
+    work = (settle_many(broker, queue, wanted) for queue, wanted in of_queues.items())
+    found: dict[str, Any] = {}
+    ends = await asyncio.gather(*work, return_exceptions=True)
+    for wanted, end in zip(of_queues.values(), ends, strict=True):
+        of_each = dict.fromkeys(wanted, end) if isinstance(end, BaseException) else end
+        found |= {message_id.text: of_one for message_id, of_one in of_each.items()}
+    errors: dict[str, BaseException | None] = {}
     for text, each in taken.items():
         if isinstance(each, MessageNotFound):
-            ends[text] = each
+            errors[text] = each
             continue
-        error = found[text]
+        error = errors[text] = found[text] if isinstance(found[text], BaseException) else None
         is_kept = error is not None and (
             isinstance(error, Unavailable | Busy) or not isinstance(error, MqError)
         )
         session.settled(each, is_kept)
-        ends[text] = error
-    return ends
+    return errors
 
 
-async def _settle_packed(
-    broker: Broker, asked: Settle, held: Sequence[Delivery]
-) -> dict[str, BaseException | None]:
-    """Settles items of packs; the error of each, None if it is settled."""
-    of_queues: dict[QueueName, dict[MessageId, Delivery]] = {}
-    for each in held:
-        of_queues.setdefault(each.queue, {})[each.id] = each
-    is_each = asked.failure is not None
-    how = Settling(partial(_begin, broker, asked), alike=_receives, is_each=lambda of: is_each)
-    found: dict[str, BaseException | None] = {}
-    for name, wanted in of_queues.items():
-        try:
-            ends = await settle_many(broker, name, wanted, how)
-        except Exception as error:
-            found |= {each.text: error for each in wanted}
-        else:
-            found |= {
-                each.text: end if isinstance(end, BaseException) else None
-                for each, end in ends.items()
-            }
-    return found
-
-
-def _receives(held: Delivery) -> int:
-    return held.stamp.receives
-
-
-def _begin(broker: Broker, asked: Settle, unit: MessageId, held: Delivery) -> Awaitable[object]:
-    """Settles a message that is in no pack, or a whole pack."""
-
-    def is_its(receives: int) -> bool:
-        return receives == held.stamp.receives
-
+def _disposition(asked: Settle, seen: IfReceives) -> Disposition[Any]:
     match asked.verb:
         case Verb.ACK:
-            return broker.remove_file(held.queue, unit, is_its)
+            return Remove(seen)
         case Verb.RELEASE:
             given = GivenBack.UNHANDLED if asked.unhandled else GivenBack.YES
-            return broker.reschedule_file(held.queue, unit, 0, is_its, given, asked.failure)
+            return Reschedule(0, seen, given, asked.failure)
         case Verb.SIDELINE:
-            of = (held.queue, unit, asked.reason, is_its, asked.failure)
-            return broker.sideline_file(*of)
+            return Sideline(asked.reason, seen, asked.failure)

@@ -11,6 +11,7 @@ from typing import Final
 
 from mq.broker.broker import Broker
 from mq.broker.consumers import Consumer, Origin, Terms
+from mq.broker.settling import begin_return
 from mq.http.metering import DELIVERS
 from mq.metrics.meter import Meter
 from mq.model.errors import ConsumerEnded, MqError, NotSubscribed, QueueExpired, QueueNotFound
@@ -197,7 +198,7 @@ class Subscriptions:
         self._consumers.clear()
         self._release(*self._session.end())
         if fetched := self._session.take_prefetched():
-            self._track(self._broker.begin_return([(e.queue, e.id, e.receives) for e in fetched]))
+            self._track(begin_return(self._broker, [(e.queue, e.id, e.receives) for e in fetched]))
 
     async def released(self, within_s: float) -> None:
         """Waits until all releases are done, `within_s` at most."""
