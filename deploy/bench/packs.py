@@ -10,12 +10,13 @@ disk are counted against the answers.
 import asyncio
 import socket
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import click
@@ -129,7 +130,7 @@ def main(place: Place, lines: int, clients: int, seconds: int, rounds: int) -> N
     bench = Bench(place, Asked(lines, clients, seconds))
     pack = min(lines, PACK_MAX)
     rivals = [each for each in (RABBITMQ_QUORUM, REDIS, BEANSTALKD) if each.is_installed()]
-    steps = [
+    steps: list[Callable[[Path], Any]] = [
         partial(bench.lines, 0, 0),
         partial(bench.lines, pack, 0),
         partial(bench.lines, pack, 10),

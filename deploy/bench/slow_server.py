@@ -13,7 +13,7 @@ import mfusepy
 _TIMES: Final = ("st_atime_ns", "st_mtime_ns", "st_ctime_ns")
 
 
-class Slow(mfusepy.Operations):
+class Slow(mfusepy.Operations):  # type: ignore[misc]
     """Passes each call on, after a pause."""
 
     use_ns = True

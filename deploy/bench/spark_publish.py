@@ -147,7 +147,7 @@ def _steps(root: Root, messages: int) -> None:
             writer.put_alike(QUEUE, MessageId(uuids[0]), uuids, [body] * count, are_apart)
         staged = writer.finish()
     committed = run_alone(commit(root, job, (staged,)), flusher)
-    roll_forward(root, flusher, committed.name)
+    roll_forward(root, committed.name)
     flusher.close()
 
 

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -65,7 +65,7 @@ def main(place: Place, clients: int, seconds: int, rounds: int) -> None:
     click.echo(place.heading(f"{clients} clients, bodies of {BODY_BYTES} bytes"))
     click.echo(f"median (min-max) of {rounds} interleaved rounds of {seconds} s each\n")
     figures = Comparison("what")
-    steps = [partial(_own, place), partial(_sqs, place)]
+    steps: list[Callable[[], Any]] = [partial(_own, place), partial(_sqs, place)]
     if find_spec("moto") is not None:
         steps.append(_moto)
     for _, start in interleaved(rounds, steps):
@@ -79,7 +79,9 @@ def main(place: Place, clients: int, seconds: int, rounds: int) -> None:
 
 def _run(server: Process, clients: int, turn: Turn, seconds: float) -> tuple[float, float]:
     """Messages a second, and the server's processor time of each in microseconds."""
-    connect = Reopened if "moto.server" in server.popen.args else Connection
+    args = server.popen.args
+    is_moto = isinstance(args, list) and "moto.server" in args
+    connect = Reopened if is_moto else Connection
     began, before_s = time.perf_counter(), _cpu_s(server)
 
     def work(_: int) -> int:
