@@ -67,10 +67,6 @@ class QueueFacts:
     unreadable: MqError | OSError | None = None
     trouble: OSError | None = None
 
-    @property
-    def looked_s(self) -> float:
-        return self.stale_s - SETTINGS_AGE_S
-
 
 @dataclass(frozen=True, slots=True)
 class Configured:
