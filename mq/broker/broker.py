@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from mq.broker.accounts import Description, Totals
-from mq.broker.claims import Sidelines
 from mq.broker.consumers import Consuming
 from mq.broker.describing import Describer
 from mq.broker.gathering import Gathering
@@ -30,7 +29,7 @@ from mq.model.errors import MessageNotFound, MqError, PublishPurged, QueueNotFou
 from mq.model.failure import Failure
 from mq.model.limits import MEMORY_BYTES_DEFAULT, SHARDS_MAX, WAITERS_MAX_DEFAULT
 from mq.model.log import logger
-from mq.model.message import PLAIN, Delivery, Envelope, GivenBack, Page, Reason, Stamp
+from mq.model.message import PLAIN, Delivery, Envelope, GivenBack, Page, Stamp
 from mq.model.names import Key, MessageId, QueueName, UuidSource
 from mq.model.settings import QueueSettings
 from mq.store.core.facts import Configured
@@ -50,7 +49,6 @@ from mq.store.operations.read import Choice, Reading
 from mq.store.operations.release import release_many
 from mq.store.operations.remove import Wanted, find_key, remove_by_key, remove_many
 from mq.store.operations.reschedule import reschedule
-from mq.store.operations.sideline import Sidelined
 from mq.store.operations.streams import Upload, reading
 from mq.store.operations.tagged import TagPage, list_tagged
 from mq.store.settings.configure import Match
@@ -94,8 +92,8 @@ class Broker:
         self.describer = Describer(root, committer)
         self._purger = Purger(root, committer, self._uuids)
         self.packs = Packs(root, committer, self._parted)
-        self._sideliner = Sideliner(root, committer, self.used, self._failed)
-        self._limits = Limits(root, committer, self._sideliner, self._in_background)
+        self.sidelines = Sideliner(root, committer, self.used, self._failed)
+        self._limits = Limits(root, committer, self.sidelines, self.begin)
         self.publisher = Publisher(
             root, committer, self._uuids, self.refresher, self._limits, self._failed
         )
@@ -130,7 +128,7 @@ class Broker:
         """Deletes a queue and its messages, and completes this when the caller is cancelled. Raises
         QueueNotFound, Busy. Durable on return: yes.
         """
-        await asyncio.shield(self._in_background(self._delete_queue(name)))
+        await asyncio.shield(self.begin(self._delete_queue(name)))
 
     async def _delete_queue(self, name: QueueName) -> None:
         uuid, queue = self._uuids.next(), self._queues.get(name.text)
@@ -142,7 +140,7 @@ class Broker:
             self.forget(queue)
             raise
         self.forget(queue)
-        self._in_background(retire(self.root, self.committer, self._turns, name))
+        self.begin(retire(self.root, self.committer, self._turns, name))
 
     async def settings(self, name: QueueName) -> Configured:
         """The queue's effective settings. Raises QueueNotFound, Unavailable."""
@@ -170,15 +168,13 @@ class Broker:
         marked_ms = await self._to_the_end(
             queue, self._turns.take(lambda: self._purger.mark(queue))
         )
-        self._in_background(self._purger.take_away(name))
+        self.begin(self._purger.take_away(name))
         await self._purger.settle()
         return marked_ms
 
     async def _to_the_end(self, queue: Queue, work: Coroutine[Any, Any, T]) -> T:
         """Completes the work when the caller is cancelled."""
-        task = asyncio.create_task(work)
-        self.background.add(task)
-        task.add_done_callback(self._background_ended)
+        task = self.begin(work)
         task.add_done_callback(partial(self._ended, queue))
         return await asyncio.shield(task)
 
@@ -304,7 +300,7 @@ class Broker:
         visibility timeout ends. `unhandled`: the deliveries do not count as attempts. Durable once
         the task is done: yes.
         """
-        return self._in_background(self._release(deliveries, unhandled))
+        return self.begin(self._release(deliveries, unhandled))
 
     async def _release(self, deliveries: Sequence[Delivery], unhandled: bool) -> None:
         by_queue: dict[QueueName, list[Delivery]] = {}
@@ -339,19 +335,6 @@ class Broker:
             queue.totals.released += sum(each.items or 1 for each in ids)
             queue.added(*ids)
 
-    async def sideline(
-        self,
-        name: QueueName,
-        message_id: MessageId,
-        reason: Reason,
-        if_receives: Precondition | None,
-        failure: Failure | None,
-    ) -> Sidelined:
-        """Moves a pack, or a message with a file of its own, to the queue's sideline; see
-        `settling`.
-        """
-        return await self._sideliner.sideline(name, message_id, reason, if_receives, failure)
-
     async def read(
         self,
         name: QueueName,
@@ -371,7 +354,7 @@ class Broker:
         """Reads a page of the messages that have the tag. Raises QueueNotFound, Unavailable."""
         found = await self.committer.call(list_tagged, self.root, name, tag, count, after)
         if found.stale:
-            self._in_background(self.committer.call(drop_stale, self.root, found.stale))
+            self.begin(self.committer.call(drop_stale, self.root, found.stale))
         return found
 
     async def peek(self, name: QueueName, page: Page) -> Peeked:
@@ -453,33 +436,15 @@ class Broker:
 
     # For its queues: see Process
 
-    @property
-    def sidelines(self) -> Sidelines:
-        """The sidelines to which unreadable messages go."""
-        return self._sideliner
-
     async def asks_for_turn(self, queue: QueueName, name: str) -> bool:
         """Asks the other processes of this mq to give back the queue's turn, if their active
         consumer has this name. Whether one did.
         """
         return self.others_give_turn is not None and await self.others_give_turn(queue, name)
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        return self._in_background(work)
-
-    async def part(self, name: QueueName, pack: MessageId) -> bool:
-        """Parts a ready pack, and adds its items. False if it is not ready, or was purged or has
-        expired. Raises as `parting.part`. Durable on return: yes.
-        """
-        return await self.packs.part(name, pack)
-
     def _parted(self, name: QueueName, items: Sequence[MessageId]) -> None:
         if (queue := self.used(name.text)) is not None:
             queue.added(*items)
-
-    async def rolls_on(self, name: QueueName) -> bool:
-        """As `Packs.rolls_on`."""
-        return await self.packs.rolls_on(name)
 
     def watch(self, queue: Queue) -> None:
         """Reports the messages that other processes publish to the queue from here on."""
@@ -507,7 +472,8 @@ class Broker:
             self.gone_totals.add(queue.totals)
             queue.was_forgotten()
 
-    def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Does the work in the background; `drain` waits for it."""
         task = asyncio.create_task(work)
         self.background.add(task)
         task.add_done_callback(self._background_ended)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from mq.broker.accounts import Totals
 from mq.broker.groups import Groups
 from mq.broker.memory import Memory, QueueBodies
+from mq.broker.packs import Packs
 from mq.broker.permits import QueuePermits
 from mq.broker.ready import BUSY_ASIDE_S, ReadyList
 from mq.broker.scanning import Scanner
@@ -116,6 +117,7 @@ class Claimed(Protocol):
     memory: Memory
     claimers: "list[Claimer]"
     groups: Groups
+    packs: Packs
     is_parting: bool
     """Whether a pack is being parted for waiters. No claim begins meanwhile."""
     has_met_packs: bool
@@ -133,18 +135,6 @@ class Claimed(Protocol):
     def let_go(self, message_id: MessageId) -> None:
         """A message was settled: the next one of its group, or of a limited queue, may be
         delivered.
-        """
-        ...
-
-    async def part(self, pack: MessageId) -> bool:
-        """Parts a pack, and adds its items. False if it is not there. Raises as `parting.part`.
-        Durable on return: yes.
-        """
-        ...
-
-    async def rolls_on(self) -> bool:
-        """Whether messages of its packs come at once, which another process parts. Raises
-        Unavailable.
         """
         ...
 
@@ -355,7 +345,7 @@ class Claimer:
         they are in no listing for a moment.
         """
         for _ in range(PARTED_SCANS_MAX):
-            is_coming = await self._queue.rolls_on()
+            is_coming = await self._queue.packs.rolls_on(self._queue.name)
             await self._scanner.scan(self.ready, taken, is_whole)
             if len(self.ready) or not is_coming:
                 return
@@ -430,7 +420,7 @@ class Claimer:
     async def _parted(self, candidate: Candidate) -> None:
         queue = self._queue
         try:
-            if not await queue.part(candidate.id):
+            if not await queue.packs.part(queue.name, candidate.id):
                 self._was_lost(candidate)
         except Exception as error:
             if self._was_refused(candidate, error):

@@ -10,6 +10,7 @@ from mq.broker.active import Active
 from mq.broker.claims import Claimer, Sidelines
 from mq.broker.groups import Groups
 from mq.broker.memory import Memory, QueueBodies, Reservation
+from mq.broker.packs import Packs
 from mq.broker.permits import Permits, QueuePermits
 from mq.broker.ready import IdBudget, ReadyList, Share
 from mq.broker.scanning import ScanLimits, Scanner, SelectedScanner
@@ -49,6 +50,7 @@ class Process(Protocol):
     share: Share
     memory: Memory
     ids: IdBudget
+    packs: Packs
     scan_limits: ScanLimits
     permits: Permits
     siblings: Siblings | None
@@ -60,10 +62,6 @@ class Process(Protocol):
         ...
 
     def forget(self, queue: "Queue | None") -> None: ...
-
-    async def part(self, name: QueueName, pack: MessageId) -> bool: ...
-
-    async def rolls_on(self, name: QueueName) -> bool: ...
 
     async def asks_for_turn(self, queue: QueueName, name: str) -> bool:
         """Asks the other processes of this mq to give back the queue's turn, if their active
@@ -110,6 +108,8 @@ class Queue:
         self.root = process.root
         self.committer = process.committer
         self.memory = process.memory
+        self.packs = process.packs
+        self.sidelines = process.sidelines
         self.settings = settings
         self.permits: QueuePermits | None = process.permits.of(name, settings)
         self.active: Active | None = None
@@ -153,11 +153,6 @@ class Queue:
         self.tails = Tails()
         """Who follows it."""
 
-    @property
-    def sidelines(self) -> Sidelines:
-        """The sidelines to which unreadable messages go."""
-        return self._process.sidelines
-
     # Fetches
 
     def claimer(self, selection: Selection | None = None) -> Claimer:
@@ -194,18 +189,6 @@ class Queue:
             self.lines.leave(waiter)
             if self.lines:
                 self.serve()
-
-    async def part(self, pack: MessageId) -> bool:
-        """Parts a pack of the queue, and adds its items where they are ready. False if it is not
-        there. Raises as `parting.part`. Durable on return: yes.
-        """
-        return await self._process.part(self.name, pack)
-
-    async def rolls_on(self) -> bool:
-        """Whether messages of its packs come at once, which another process parts. Raises
-        Unavailable.
-        """
-        return await self._process.rolls_on(self.name)
 
     def release(self, delivery: Delivery) -> None:
         """Releases, in the background, a message whose consumer is gone."""

@@ -101,7 +101,8 @@ class Sideline(Disposition[Sidelined]):
         return self.failure is not None
 
     def begin(self, broker: Broker, queue: QueueName, unit: MessageId) -> Awaitable[Sidelined]:
-        return broker.sideline(queue, unit, self.reason, self.if_receives, self.failure)
+        how = (self.reason, self.if_receives, self.failure)
+        return broker.sidelines.sideline(queue, unit, *how)
 
 
 def begin(

@@ -60,10 +60,8 @@ class Shovels:
         )
         if self._stops or len(self._over) + self._beginning >= SHOVEL_RUNS_MAX:
             raise TooManyShovels(SHOVEL_RUNS_MAX)
-        task = asyncio.create_task(self._begin(asked, run_id or self.new_id()))
-        self._broker.background.add(task)
-        task.add_done_callback(self._broker.background.discard)
-        return await asyncio.shield(task)
+        beginning = self._begin(asked, run_id or self.new_id())
+        return await asyncio.shield(self._broker.begin(beginning))
 
     def new_id(self) -> str:
         """An id of a run."""
@@ -136,9 +134,7 @@ class Shovels:
         self._over[run] = over
         if self._stops:
             run.stop(Stopping.LEFT)
-        task = asyncio.create_task(self._await_end(run, over))
-        self._broker.background.add(task)
-        task.add_done_callback(self._broker.background.discard)
+        self._broker.begin(self._await_end(run, over))
         return run_id
 
     async def _await_end(self, run: Run, over: asyncio.Event) -> None:

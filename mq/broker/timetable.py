@@ -56,8 +56,4 @@ class Timetable:
 
     async def _to_the_end(self, operation: Callable[[], Awaitable[T]]) -> T:
         """Completes the operation when the caller is cancelled."""
-        task = asyncio.ensure_future(self._turns.take(operation))
-        background = self._broker.background
-        background.add(task)
-        task.add_done_callback(background.discard)
-        return await asyncio.shield(task)
+        return await asyncio.shield(self._broker.begin(self._turns.take(operation)))
