@@ -59,25 +59,22 @@ LINE: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": FAILURE_LI
 SIDELINED: Final = opened({"reason": REASON, "at?": TIME})
 
 
+_FACTS: Final[dict[str, Schema]] = {
+    "id": ID,
+    "receives": RECEIVES,
+    "attempts?": RECEIVES,
+    "published": TIME,
+    "due": TIME,
+    "headers": HEADERS,
+    "sidelined?": SIDELINED,
+    "group?": GROUP_SCHEMA,
+    "reason?": LINE,
+}
+
+
 def _message(more: dict[str, Schema]) -> Schema:
-    """A row of a message; `more` precedes its body."""
-    return opened(
-        {
-            "id": ID,
-            "receives": RECEIVES,
-            "attempts?": RECEIVES,
-            "published": TIME,
-            "due": TIME,
-            "headers": HEADERS,
-            "tags?": some(TEXT),
-            "sidelined?": SIDELINED,
-            "group?": GROUP_SCHEMA,
-            "reason?": LINE,
-            **more,
-            "body?": TEXT,
-            "body_base64?": BASE64,
-        }
-    )
+    """A row of a message."""
+    return opened({**_FACTS, "tags?": some(TEXT), **more, "body?": TEXT, "body_base64?": BASE64})
 
 
 def _settling(members: Mapping[str, Schema], *needed: str) -> Schema:
@@ -275,19 +272,5 @@ MESSAGES: Final[dict[str, Schema]] = {
             ),
         ]
     },
-    "ConsumedMessage": opened(
-        {
-            "queue": QUEUE,
-            "id": ID,
-            "receives": RECEIVES,
-            "attempts?": RECEIVES,
-            "published": TIME,
-            "due": TIME,
-            "headers": HEADERS,
-            "sidelined?": SIDELINED,
-            "reason?": LINE,
-            "group?": GROUP_SCHEMA,
-            "size": COUNT,
-        }
-    ),
+    "ConsumedMessage": opened({"queue": QUEUE, **_FACTS, "size": COUNT}),
 }

@@ -64,7 +64,7 @@ def perhaps(members: Mapping[str, Schema], needed: Iterable[str] = ()) -> dict[s
 
 
 def listed(items: Schema, most: int | None = None) -> Schema:
-    """A list in an answer, of at most so many."""
+    """A list in an answer, with `most` items at most."""
     made = {"type": "array", "items": items}
     return made if most is None else {**made, "maxItems": most}
 

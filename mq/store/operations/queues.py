@@ -70,7 +70,7 @@ def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) 
 def make_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) -> Steps[bool]:
     """Makes the queue; False if it existed. A deleted queue of that name leaves neither messages
     nor its shape in it. Raises Busy; NameTaken if a file that is not a folder has the name. Durable
-    on return: no; with the flush of what is moved into it.
+    on return: no; with the flush of the first message that comes to it.
     """
     if queue_exists(root, queue):
         return False
