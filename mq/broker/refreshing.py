@@ -32,6 +32,8 @@ class Refresher:
         self._committer = committer
         self._defaults = defaults
         self._looks: dict[Queue, asyncio.Task[None]] = {}
+        self._looked_at: set[Queue] = set()
+        """Those that `refresh_all` looks at: a request that meets one looks by itself."""
 
     def is_fresh(self, queue: Queue) -> bool:
         """Whether the settings were read, and understood, within the last half second, for a
@@ -56,14 +58,22 @@ class Refresher:
         """The look in progress, or a new one if it is due; else None. Do not cancel it."""
         if self.is_fresh(queue):
             return None
-        return self._looks.get(queue) or self._begin_look((queue,))
+        return self._looks.get(queue) or self._begin_look(queue)
 
     async def refresh_all(self, queues: Sequence[Queue]) -> None:
         """Like `refresh`, for queues without requests: in one hop."""
         # If the storage hangs, repeated calls must not occupy more threads.
-        due = [each for each in queues if not self.is_fresh(each) and each not in self._looks]
-        if due:
-            await asyncio.shield(self._begin_look(due))
+        due = [each for each in queues if not (self.is_fresh(each) or self._is_looked_at(each))]
+        if not due:
+            return
+        self._looked_at.update(due)
+        try:
+            await self._look(due)
+        finally:
+            self._looked_at.difference_update(due)
+
+    def _is_looked_at(self, queue: Queue) -> bool:
+        return queue in self._looks or queue in self._looked_at
 
     def usable(self, queue: Queue) -> QueueSettings:
         """The queue's settings as last read. Raises SettingsUnreadable, Unavailable."""
@@ -91,10 +101,9 @@ class Refresher:
         await self._look((queue,))
         return changed
 
-    def _begin_look(self, queues: Sequence[Queue]) -> "asyncio.Task[None]":
-        look = asyncio.create_task(self._look(queues))
-        self._looks.update(dict.fromkeys(queues, look))
-        look.add_done_callback(partial(self._looked, queues))
+    def _begin_look(self, queue: Queue) -> "asyncio.Task[None]":
+        look = self._looks[queue] = asyncio.create_task(self._look((queue,)))
+        look.add_done_callback(partial(self._looked, queue))
         return look
 
     async def _look(self, queues: Sequence[Queue]) -> None:
@@ -106,6 +115,7 @@ class Refresher:
             return
         for queue, facts in zip(queues, found, strict=True):
             self._take(queue, facts)
+        for queue in queues:
             await self._count(queue)
 
     async def _count(self, queue: Queue) -> None:
@@ -162,6 +172,5 @@ class Refresher:
         if settings.gives and not before.gives:
             queue.goes_on()
 
-    def _looked(self, queues: Sequence[Queue], look: "asyncio.Task[None]") -> None:
-        for queue in queues:
-            del self._looks[queue]
+    def _looked(self, queue: Queue, look: "asyncio.Task[None]") -> None:
+        del self._looks[queue]

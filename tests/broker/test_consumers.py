@@ -309,6 +309,28 @@ async def test_settings_that_hang_are_looked_at_by_one_thread(tmp_path: Path) ->
     await broker.drain()
 
 
+async def test_a_request_does_not_wait_for_looks_at_other_queues(tmp_path: Path) -> None:
+    files, other = FaultyFiles(), QueueName("other")
+    root = open_root(str(tmp_path / "root"), files, SystemClock())
+    broker = Broker(root, Committer(NoFlusher()), QueueSettings())
+    for each in (QUEUE, other):
+        await broker.create_queue(each)
+    queues = [await broker.queue(each) for each in (QUEUE, other)]
+    refresher = broker.refresher
+    await comes_true(lambda: not any(map(refresher.is_fresh, queues)), "the settings are old")
+    gate = files.hold("status", root.layout.settings_of(other))
+    looking = asyncio.create_task(refresher.refresh_all(queues))
+    await comes_true(gate.reached.is_set, "a look that hangs")
+    await comes_true(lambda: not refresher.is_fresh(queues[0]), "what it has seen is old")
+    try:
+        async with asyncio.timeout(PATIENCE_S / 4):
+            assert refresher.is_fresh(await broker.queue(QUEUE))
+    finally:
+        gate.open()
+    await looking
+    await broker.drain()
+
+
 async def test_a_scan_that_was_asked_for_in_a_pause_is_made_at_its_end(
     tmp_path: Path,
 ) -> None:
