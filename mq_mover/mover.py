@@ -30,7 +30,7 @@ from mq.store.format.bucket_names import leading
 from mq.store.format.layout import parse_delayed, parse_entry
 from mq.store.format.walk import is_settled, look_pause_s, walk
 from mq.store.operations.redeliver import Redelivery, Timer, redeliver
-from mq.store.operations.sideline import Stuck
+from mq.store.operations.sideline import Stuck, is_of_a_moment
 from mq_mover.full_passes import FIRST_SIGHT_S, FullPasses
 from mq_mover.timers import Timers
 
@@ -131,7 +131,8 @@ class Mover:
         if isinstance(outcome.error, SidelineMissing | SidelinePurged):
             self.failed += 1
             self._stuck.failed(_queue_of(name), outcome.error)
-            self._timers.put(name, self._root.now_ms() + _STUCK_AGAIN_MS)
+            again_ms = _FAILED_AGAIN_MS if is_of_a_moment(outcome.error) else _STUCK_AGAIN_MS
+            self._timers.put(name, self._root.now_ms() + again_ms)
             return 0
         if outcome.error is not None:
             self.failed += 1
@@ -149,7 +150,7 @@ class Mover:
         elif result is Redelivery.STRAY:
             self._timers.put(name, self._root.now_ms() + _STUCK_AGAIN_MS)
             self._report_stray(name)
-        elif result is Redelivery.SIDELINED:
+        elif result in (Redelivery.SIDELINED, Redelivery.EXPIRED_ASIDE):
             self._stuck.moved(_queue_of(name))
         elif result is Redelivery.DELIVERED:
             self.lateness.observe(max(0, self._root.now_ms() - due_ms) / 1000)

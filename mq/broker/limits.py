@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from mq.broker.claims import Sidelines
 from mq.broker.queue import Queue
+from mq.broker.sidelining import SIDELINE_PAUSE_S, SIDELINE_TRIES_MAX
 from mq.model.errors import QueueFull
 from mq.model.log import logger
 from mq.store.core.room import Load, Says, full
@@ -20,6 +21,7 @@ from mq.store.core.root import Root
 from mq.store.disk.commit import Committer
 from mq.store.format.layout import Place
 from mq.store.operations.overflow import Old, goes_aside, make_room, oldest_ready, to_go
+from mq.store.operations.sideline import is_of_a_moment
 
 # The longest wait for a count of a queue. A publish that would wait longer is decided by the last
 # count.
@@ -206,13 +208,21 @@ class Limits:
             for _ in going:
                 standing.oldest.popleft()
             ends = await self._let_go(queue, going)
-            if not all(ends):
+            if not all(end is True for end in ends):
                 standing.oldest.clear()  # The listing is stale.
             if all(isinstance(end, BaseException) for end in ends):
                 return
 
     async def _let_go(self, queue: Queue, going: Sequence[Place]) -> list[bool | BaseException]:
         ends = await self._run(queue, going)
+        for _ in range(SIDELINE_TRIES_MAX):
+            again = [number for number, end in enumerate(ends) if is_of_a_moment(end)]
+            if not again or self._ending.is_set():
+                break
+            await asyncio.sleep(SIDELINE_PAUSE_S)
+            more = await self._run(queue, [going[number] for number in again])
+            for number, end in zip(again, more, strict=True):
+                ends[number] = end
         queue.totals.dropped += sum(
             place.id.items or 1 for place, end in zip(going, ends, strict=True) if end is True
         )

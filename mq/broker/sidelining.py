@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from mq.broker.queue import Queue
-from mq.model.errors import Busy, SidelineMissing
+from mq.model.errors import SidelineMissing
 from mq.model.failure import Failure
 from mq.model.log import logger
 from mq.model.message import Reason
@@ -14,11 +14,11 @@ from mq.model.names import MessageId, QueueName
 from mq.store.core.find import Precondition
 from mq.store.core.root import Root
 from mq.store.disk.commit import Committer
-from mq.store.operations.sideline import Sidelined, Stuck, sideline
+from mq.store.operations.sideline import Sidelined, Stuck, is_of_a_moment, sideline
 
 # Tries where another process makes or deletes a queue at the same time, and the pause between two.
-_TRIES_MAX: Final = 100
-_PAUSE_S: Final = 0.05
+SIDELINE_TRIES_MAX: Final = 100
+SIDELINE_PAUSE_S: Final = 0.05
 
 
 class Sideliner:
@@ -61,10 +61,9 @@ class Sideliner:
                 return await asyncio.shield(future)
             except SidelineMissing as error:
                 tries += 1
-                why = error.__cause__ or error
-                if not isinstance(why, Busy) or tries == _TRIES_MAX:
-                    raise why from None
-            await asyncio.sleep(_PAUSE_S)
+                if not is_of_a_moment(error) or tries == SIDELINE_TRIES_MAX:
+                    raise (error.__cause__ or error) from None
+            await asyncio.sleep(SIDELINE_PAUSE_S)
 
     def _ended(
         self, name: QueueName, message_id: MessageId, future: "asyncio.Future[Sidelined]"

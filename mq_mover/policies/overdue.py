@@ -166,6 +166,8 @@ class Overdue(Policy):
             elif outcome.error is not None and not isinstance(outcome.error, Busy):
                 fields = {"name": message.name, "error": repr(outcome.error)}
                 _log.warning("could not sweep an overdue message", extra={"fields": fields})
+            elif outcome.value is Swept.SIDELINED:
+                self._stuck.moved(message.place.queue)
         return outcomes
 
     def _operation(self, message: Delayed) -> Steps[Swept]:

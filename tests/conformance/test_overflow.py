@@ -12,10 +12,12 @@ import pytest
 from harness.api import Reply, assert_problem, call, delete, fetch, make_queue, publish, totals
 from harness.audits import assert_audits_clean
 from harness.clock import FakeClock
+from harness.faults import FaultyFiles
 from harness.server import STREAMED_BYTES, Serve, Server
 from harness.upkeep import fire_due, work_of
 from harness.waiting import comes_true
 
+from mq.store.core.locks import queues_locked
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.opening import open_root
@@ -84,6 +86,25 @@ async def test_a_full_queue_refuses_whichever_way_a_message_comes(server: Server
     await limit(server, messages_max=None)
     assert (await post(server, "?key=k")).status == 201
     assert_audits_clean(server.root)
+
+
+async def test_the_oldest_go_aside_once_another_process_lets_a_sideline_be_made(
+    serve: Serve,
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    await limit(server, messages_max=30, overflow="sideline-oldest")
+    ids = [await publish(server) for _ in range(30)]
+    root = open_root(str(server.root), Files(), FakeClock())
+    tried = ("open_kept", root.layout.queues_lock)
+    files.calls.clear()
+    with queues_locked(root):
+        coming = asyncio.gather(*(publish(server) for _ in range(12)))
+        await comes_true(lambda: tried in files.calls, "a sideline that cannot be made yet")
+    ids += await coming
+    await are_ready(server, ids[12:])
+    assert await ready(server, "q_SIDELINE") == ids[:12]
 
 
 @pytest.mark.certificate

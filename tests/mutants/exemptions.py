@@ -11,7 +11,6 @@ _LOCKED = "the message is locked before and after: what is decided of it stays t
 
 EXEMPT: Final[dict[str, str]] = {
     "mq/store/archive/archiving.py _enable: with contextlib.suppress(FileExistsError) behind yield from _keep_number(root)": "without the folder there is no number to keep",  # noqa: E501
-    "mq/store/operations/queues.py _bury: if not _has_tombstone(root, queue): is not so": "without a tombstone a pass finds nothing",  # noqa: E501
     "mq/store/operations/queues.py _bury: root.files.is_there(parts(root.layout)) is so": "without packs a second pass finds nothing",  # noqa: E501
     "mq/store/disk/files.py Files.flush_nameless: os.write(descriptor, b'\\n') behind os.fsync(descriptor)": _PROBE,  # noqa: E501
     "mq/store/operations/reschedule.py _release: unlocked before yield "

@@ -5,9 +5,9 @@ flush wait, act after it, and share the next flush with the operations that are 
 longer a flush takes, the more operations the next one serves: the group's size follows the disk's
 speed, without a timer. There is one thread on purpose: a second one would split the groups, and
 compete for the interpreter's lock. Hence no operation may block in this thread; one that waits for
-a lock yields an empty flush and tries again (`core/locks.py`), and one that is about to list
-folders asks to go on alone. From an event loop an operation takes one hop into the thread, and its
-outcome one hop back.
+a lock yields an empty flush and tries again (`core/locks.py`), and one that is about to list a
+folder says so: a second thread takes it from there, for which others do not wait. From an event
+loop an operation takes one hop into the thread, and its outcome one hop back.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from mq.model.clock import Clock, SystemClock
 from mq.model.errors import Unavailable, unavailable
 from mq.model.limits import GROUP_OPERATIONS_MAX
 from mq.store.disk.flush import Flusher
-from mq.store.disk.group import Group, Outcome, run_alone, run_group
+from mq.store.disk.group import Group, Outcome, run_alone
 from mq.store.disk.steps import Steps, T
 
 # The most operations in progress.
@@ -48,8 +48,8 @@ def untold(operations: int, seconds: float) -> None: ...
 
 class CommitLine(Generic[W]):
     """Runs operations, each with its waiter. Calls, in the commit thread, `ended` with waiters and
-    their outcomes; `leaves` with an operation that goes on alone, and its waiter; and `flushed`
-    with the number of operations and the seconds of each flush.
+    their outcomes; `leaves` with an operation that is about to list folders, and its waiter; and
+    `flushed` with the number of operations and the seconds of each flush.
     """
 
     def __init__(
@@ -193,6 +193,10 @@ class Committer:
         self._line: CommitLine[asyncio.Future[Any]] = CommitLine(
             flusher, self._ended, self._steady_s, flushed, self._leaves
         )
+        self._listing: CommitLine[asyncio.Future[Any]] = CommitLine(
+            flusher, self._ended, self._steady_s
+        )
+        """Operations that list folders, and may take long."""
         self._waiting: list[tuple[Steps[Any], asyncio.Future[Any]]] = []
         self._at_turn_end: list[Callable[[], None]] = []
         self._unsettled = 0
@@ -206,7 +210,7 @@ class Committer:
     @property
     def waiting(self) -> int:
         """How many operations have not begun."""
-        return len(self._waiting) + self._line.arrived
+        return len(self._waiting) + self._line.arrived + self._listing.arrived
 
     async def commit(self, operation: Steps[T]) -> T:
         """Runs the operation in the next group; its value, or what it raised.
@@ -259,6 +263,7 @@ class Committer:
             self._settled.clear()
             await self._settled.wait()
         await self._loop.run_in_executor(None, self._line.close)
+        await self._loop.run_in_executor(None, self._listing.close)
         self._flusher.close()
 
     def _hand_over(self) -> None:
@@ -275,36 +280,28 @@ class Committer:
             self._flushed(len(batch), self._steady_s() - began_s)
             self._settle(ended)
             return
-        try:
-            self._line.put(batch)
-        except RuntimeError as error:  # No thread can be started.
-            for operation, future in batch:
-                self._not_run(operation, future, error)
+        self._put(self._line, batch)
 
-    def _not_run(
-        self, operation: Steps[Any], future: "asyncio.Future[Any]", error: RuntimeError
+    def _put(
+        self,
+        line: "CommitLine[asyncio.Future[Any]]",
+        batch: list[tuple[Steps[Any], "asyncio.Future[Any]"]],
     ) -> None:
-        operation.close()
-        self._settle([(future, Outcome(error=Unavailable(repr(error))))])
+        try:
+            line.put(batch)
+        except RuntimeError as error:  # No thread can be started.
+            for operation, _ in batch:
+                operation.close()
+            outcome = Outcome(error=Unavailable(repr(error)))
+            self._settle([(future, outcome) for _, future in batch])
 
     def _ended(self, ended: list[tuple["asyncio.Future[Any]", Outcome]]) -> None:
-        """In the commit thread."""
+        """In one of the lines' threads."""
         self._loop.call_soon_threadsafe(self._settle, ended)
 
     def _leaves(self, operation: Steps[Any], future: "asyncio.Future[Any]") -> None:
         """In the commit thread, or the loop's."""
-        self._loop.call_soon_threadsafe(self._go_on_alone, operation, future)
-
-    def _go_on_alone(self, operation: Steps[Any], future: "asyncio.Future[Any]") -> None:
-        def ended(running: "asyncio.Future[list[Outcome]]") -> None:
-            self._settle([(future, running.result()[0])])
-
-        try:
-            running = self._loop.run_in_executor(None, run_group, [operation], self._flusher)
-        except RuntimeError as error:  # No thread can be started.
-            self._not_run(operation, future, error)
-        else:
-            running.add_done_callback(ended)
+        self._loop.call_soon_threadsafe(self._put, self._listing, [(operation, future)])
 
     def _settle(self, ended: list[tuple["asyncio.Future[Any]", Outcome]]) -> None:
         self._unsettled -= len(ended)

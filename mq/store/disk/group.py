@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
 
 class Group(Generic[W]):
     """Operations in step, each with its waiter. Others may join between two flushes. A flush serves
-    all of them, whatever step each is at. `leaves` takes an operation that goes on alone.
+    all of them, whatever step each is at. `leaves` takes one that is about to list folders.
     """
 
     def __init__(
@@ -86,10 +86,11 @@ class Group(Generic[W]):
                     asked = operation.throw(failure)
                 else:
                     asked = next(operation)
-                if asked.alone and self._leaves is not None:
-                    self._leaves(*self.standing.pop(number))
-                else:
+                if not asked.lists or self._leaves is None:
                     self._asked[number] = asked
+                    continue
+                self._leaves(operation, waits)
+                del self.standing[number]
                 continue
             except StopIteration as end:
                 outcome = Outcome(end.value)

@@ -23,16 +23,15 @@ class Flush(NamedTuple):
 
     `covered`: how many of the last folders have only lost names that are in the folders before: the
     operation has renamed, and the folder before those is what it changed last. `stamps`: open files
-    of which the operation has changed only names and mtimes, the last one last of all. `alone`: the
-    operation lists folders from here on, and goes on in a thread of its own where others would wait
-    for it.
+    of which the operation has changed only names and mtimes, the last one last of all. `lists`: the
+    operation is about to list folders, and goes on elsewhere if others would wait for it.
     """
 
     files: tuple[int, ...] = ()
     folders: tuple[str, ...] = ()
     covered: int = 0
     stamps: tuple[int, ...] = ()
-    alone: bool = False
+    lists: bool = False
 
     @property
     def has_last(self) -> bool:
@@ -42,7 +41,7 @@ class Flush(NamedTuple):
         return self.covered > 0 or bool(not self.folders and (self.files or self.stamps))
 
 
-ALONE: Final = Flush(alone=True)
+LISTS: Final = Flush(lists=True)
 
 
 class FilesFailed(OSError):

@@ -21,7 +21,7 @@ from mq.store.core.root import Root, rename_folder, sweep_unfinished, unlink_if_
 from mq.store.core.standing import mark_deleted, no_such_queue, queue_exists
 from mq.store.core.unserved import forget_mark
 from mq.store.disk.files import is_gone
-from mq.store.disk.steps import ALONE, Flush, Steps
+from mq.store.disk.steps import LISTS, Flush, Steps
 from mq.store.format.bucket_names import Shape
 from mq.store.format.layout import Place, parse_entry, parse_settings
 from mq.store.format.packs import parts
@@ -75,13 +75,14 @@ def make_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) ->
     if queue_exists(root, queue):
         return False
     if _has_tombstone(root, queue):
-        yield ALONE
+        yield LISTS
     with queues_locked(root):
         if queue_exists(root, queue):
             return False
-        # While the tombstone stands, which says that they may be removed.
-        yield from root.hooks.forget(root, queue)
-        yield from _bury(root, queue)
+        if _has_tombstone(root, queue):
+            # While it stands, which says that they may be removed.
+            yield from root.hooks.forget(root, queue)
+            yield from _bury(root, queue)
         forget_mark(root, queue)
         yield from write_shape(root.layout, root.files, queue, wanted.shape())
         _make_folder(root, queue)
@@ -209,8 +210,6 @@ def _has_tombstone(root: Root, queue: QueueName) -> bool:
 
 def _bury(root: Root, queue: QueueName) -> Steps[None]:
     """Ends a deletion: sweeps delay/ until nothing is found, then removes the tombstone."""
-    if not _has_tombstone(root, queue):
-        return
     yield from _mark_buried(root, queue)
     # A pack that is being parted comes back to delay/ once, as its items, behind a pass.
     wanted, empty = 2 if root.files.is_there(parts(root.layout)) else 1, 0

@@ -232,6 +232,11 @@ def _already(root: Root, queue: QueueName, message_id: MessageId) -> Steps[Sidel
     return None
 
 
+def is_of_a_moment(error: object) -> bool:
+    """Whether the sideline could not be made since another process makes or deletes a queue."""
+    return isinstance(error, SidelineMissing) and isinstance(error.__cause__, Busy)
+
+
 class Stuck:
     """The queues whose messages cannot go to their sideline now: each is logged once. For one
     thread.
@@ -243,8 +248,7 @@ class Stuck:
 
     def failed(self, queue: QueueName, error: BaseException) -> None:
         """A message stays where it is."""
-        is_of_a_moment = isinstance(error.__cause__, Busy)
-        if is_of_a_moment or queue in self._queues or len(self._queues) >= _STUCK_MAX:
+        if queue in self._queues or len(self._queues) >= _STUCK_MAX:
             return
         self._queues.add(queue)
         self._log.warning(

@@ -20,7 +20,7 @@ from mq.store.disk.commit import (
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FILES_BEFORE_SYNCFS_MAX, SyncfsFlusher
 from mq.store.disk.group import Outcome
-from mq.store.disk.steps import ALONE, Flush, Steps
+from mq.store.disk.steps import LISTS, Flush, Steps
 
 
 class GatedFiles(Files):
@@ -309,18 +309,16 @@ def test_a_flush_waits_no_longer_than_its_part_of_the_last_one(
 
 
 @pytest.mark.parametrize("on_loop", [False, True])
-async def test_who_lists_folders_goes_on_alone_and_others_do_not_wait(
-    tmp_path: Path, on_loop: bool
-) -> None:
+async def test_others_do_not_wait_for_one_that_lists_folders(tmp_path: Path, on_loop: bool) -> None:
     listed = threading.Event()
-    threads = []
+    threads = set()
 
     def lists(name: str) -> Steps[str]:
         yield Flush(folders=(str(tmp_path),))
-        yield ALONE
-        threads.append(threading.current_thread())
+        yield LISTS
+        threads.add(threading.current_thread())
         assert listed.wait(PATIENCE_S)
-        yield Flush(folders=(str(tmp_path),))
+        yield from write(tmp_path / name, [])
         if name == "refused":
             raise OSError(errno.EIO, name)
         return name
@@ -328,12 +326,14 @@ async def test_who_lists_folders_goes_on_alone_and_others_do_not_wait(
     files = GatedFiles()
     files.gate.set()
     committer = Committer(SyncfsFlusher(files, str(tmp_path)), on_loop)
-    alone = [committer.submit(lists(name)) for name in ("first", "second", "refused")]
+    those = [committer.submit(lists(name)) for name in ("first", "second", "refused")]
     assert await committer.commit(write(tmp_path / "other", [])) == "other"
-    assert not any(each.done() for each in alone)
+    assert not any(each.done() for each in those)
+    begun = files.syncfs_begun
     listed.set()
-    assert [await each for each in alone[:2]] == ["first", "second"]
+    assert [await each for each in those[:2]] == ["first", "second"]
     with pytest.raises(Unavailable):
-        await alone[2]
-    assert len({threading.main_thread(), *threads}) == 4
+        await those[2]
+    assert len(threads) == 1
+    assert files.syncfs_begun <= begun + 2, "they share their flushes"
     await committer.drain()
