@@ -6,7 +6,7 @@ the pack is parted (`packs.py`).
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -42,7 +42,9 @@ class Disposition(ABC, Generic[T]):
         return False
 
     @abstractmethod
-    def begin(self, broker: Broker, queue: QueueName, unit: MessageId) -> Awaitable[T]:
+    def begin(
+        self, broker: Broker, queue: QueueName, unit: MessageId
+    ) -> "Coroutine[Any, Any, T] | asyncio.Future[T]":
         """Does it to a message with a file of its own, or to a whole pack."""
 
 
@@ -62,7 +64,7 @@ class Remove(Disposition[bool]):
 
     if_receives: Precondition | None = None
 
-    def begin(self, broker: Broker, queue: QueueName, unit: MessageId) -> Awaitable[bool]:
+    def begin(self, broker: Broker, queue: QueueName, unit: MessageId) -> "asyncio.Future[bool]":
         return broker.remove(queue, unit, self.if_receives)
 
 
@@ -83,7 +85,9 @@ class Reschedule(Disposition[Stamp]):
     def is_each(self) -> bool:
         return self.failure is not None
 
-    def begin(self, broker: Broker, queue: QueueName, unit: MessageId) -> Awaitable[Stamp]:
+    def begin(
+        self, broker: Broker, queue: QueueName, unit: MessageId
+    ) -> Coroutine[Any, Any, Stamp]:
         how = (self.due_in_s, self.if_receives, self.given, self.failure)
         return broker.reschedule(queue, unit, *how)
 
@@ -100,7 +104,9 @@ class Sideline(Disposition[Sidelined]):
     def is_each(self) -> bool:
         return self.failure is not None
 
-    def begin(self, broker: Broker, queue: QueueName, unit: MessageId) -> Awaitable[Sidelined]:
+    def begin(
+        self, broker: Broker, queue: QueueName, unit: MessageId
+    ) -> Coroutine[Any, Any, Sidelined]:
         how = (self.reason, self.if_receives, self.failure)
         return broker.sidelines.sideline(queue, unit, *how)
 
@@ -114,7 +120,9 @@ def begin(
     """
     if message_id.pack_size:
         return broker.begin(_of_a_pack(broker, queue, message_id, how))
-    return asyncio.ensure_future(how.begin(broker, queue, message_id))
+    work = how.begin(broker, queue, message_id)
+    # A task of the broker's: its error is heard though its caller is gone.
+    return work if isinstance(work, asyncio.Future) else broker.begin(work)
 
 
 async def settle(broker: Broker, queue: QueueName, message_id: MessageId, how: Disposition[T]) -> T:
@@ -153,8 +161,11 @@ async def settle_many(
         for each in wanted:
             if each.pack_size:
                 packed.setdefault((pack_of(each.text), wanted[each]), []).append(each)
-    acts = (asyncio.shield(wanted[each].begin(broker, queue, each)) for each in plain)
-    items = (_items(broker, queue, ids, how) for (_, how), ids in packed.items())
+    acts = (asyncio.shield(begin(broker, queue, each, wanted[each])) for each in plain)
+    items = (
+        asyncio.shield(broker.begin(_items(broker, queue, ids, how)))
+        for (_, how), ids in packed.items()
+    )
     alone, together = await asyncio.gather(
         asyncio.gather(*acts, return_exceptions=True), asyncio.gather(*items)
     )
