@@ -4,7 +4,7 @@ memory, and each of its messages gets a result of its own.
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from mq.broker.broker import Broker
 from mq.broker.queue import Queue
@@ -27,9 +27,6 @@ from mq.model.limits import (
 from mq.model.message import Envelope, Posted
 from mq.model.names import MessageId, QueueName
 from mq.model.packs import cut
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 # A batch is published in groups of this many messages: each group is one operation that has all its
 # files open.

@@ -63,7 +63,8 @@ class Refresher:
     async def refresh_all(self, queues: Sequence[Queue]) -> None:
         """Like `refresh`, for queues without requests: in one hop."""
         # If the storage hangs, repeated calls must not occupy more threads.
-        due = [each for each in queues if not (self.is_fresh(each) or self._is_looked_at(each))]
+        known = self._looks.keys() | self._looked_at
+        due = [each for each in queues if each not in known and not self.is_fresh(each)]
         if not due:
             return
         self._looked_at.update(due)
@@ -71,9 +72,6 @@ class Refresher:
             await self._look(due)
         finally:
             self._looked_at.difference_update(due)
-
-    def _is_looked_at(self, queue: Queue) -> bool:
-        return queue in self._looks or queue in self._looked_at
 
     def usable(self, queue: Queue) -> QueueSettings:
         """The queue's settings as last read. Raises SettingsUnreadable, Unavailable."""

@@ -161,16 +161,14 @@ async def settle_many(
         for each in wanted:
             if each.pack_size:
                 packed.setdefault((pack_of(each.text), wanted[each]), []).append(each)
-    acts = (asyncio.shield(begin(broker, queue, each, wanted[each])) for each in plain)
-    items = (
-        asyncio.shield(broker.begin(_items(broker, queue, ids, how)))
-        for (_, how), ids in packed.items()
-    )
-    alone, together = await asyncio.gather(
-        asyncio.gather(*acts, return_exceptions=True), asyncio.gather(*items)
+    acts = (begin(broker, queue, each, wanted[each]) for each in plain)
+    items = (broker.begin(_items(broker, queue, ids, how)) for (_, how), ids in packed.items())
+    # One shield for all: no act is cancelled with the caller.
+    alone, of_packs = await asyncio.shield(
+        asyncio.gather(asyncio.gather(*acts, return_exceptions=True), asyncio.gather(*items))
     )
     ends: dict[MessageId, Any | BaseException] = dict(zip(plain, alone, strict=True))
-    for each in together:
+    for each in of_packs:
         ends |= each
     if ends and all(isinstance(end, QueueNotFound) for end in ends.values()):
         raise QueueNotFound(queue.text)

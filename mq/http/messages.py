@@ -25,6 +25,7 @@ from mq.protocol.fetching import Wanted, terms_of
 
 DELETED: Final = Answer(202)
 _NOTHING: Final = Answer(204, {"Cache-Control": "no-store"})
+_REMOVE: Final = Remove()
 
 
 def publish(service: Service, request: Request, path: Mapping[str, str]) -> Result:
@@ -156,10 +157,9 @@ def delete(service: Service, request: Request, path: Mapping[str, str]) -> Resul
     """DELETE: 202 once the deletion is on stable media, also if it was earlier."""
     name = QueueName.parse(path["queue"])
     message_id = parameters.message_id(path["id"])
-    if_receives = None
+    how = _REMOVE
     if "If-Match" in request.headers:
-        if_receives = parse_if_match(request.headers.getall("If-Match"))
-    how = Remove(if_receives)
+        how = Remove(parse_if_match(request.headers.getall("If-Match")))
     return Pending(settling.begin(service.broker, name, message_id, how), _deleted)
 
 

@@ -86,11 +86,11 @@ class Group(Generic[W]):
                     asked = operation.throw(failure)
                 else:
                     asked = next(operation)
-                if not asked.lists or self._leaves is None:
+                if asked.lists and self._leaves is not None:
+                    self._leaves(operation, waits)
+                    del self.standing[number]
+                else:
                     self._asked[number] = asked
-                    continue
-                self._leaves(operation, waits)
-                del self.standing[number]
                 continue
             except StopIteration as end:
                 outcome = Outcome(end.value)
