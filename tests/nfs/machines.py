@@ -68,7 +68,8 @@ mount -t nfs4 -o port=%(port)d,timeo=50,%(options)s 10.0.2.2:/export /mnt/nfs
 cd /mnt
 %(python)s -m mq --root /mnt/nfs/root --address 0.0.0.0 --port 8080 --allow-anonymous \
   --visibility %(visibility_s)s &
-%(python)s -m %(beside)s --root /mnt/nfs/root &
+# As its unit: it ends without a root, which mq makes, and starts again.
+while :; do %(python)s -m %(beside)s --root /mnt/nfs/root; sleep 2; done &
 wait
 """
 
