@@ -158,7 +158,7 @@ def test_the_page_of_dependencies_has_each_of_them() -> None:
     project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     needed = [*project["dependencies"]]
-    for extra in ("spark", "connect", "zookeeper", "jwt", "tracing"):
+    for extra in ("spark", "connect", "zookeeper", "jwt", "tracing", "typed"):
         needed += extras[extra]
     names = {re.split(r"[\[<>=]", each)[0] for each in needed} - {"mq"}
     tables = "".join(re.findall(r"^\| .*$", PAGES["deploy/CONTRIBUTING.md"], re.MULTILINE))

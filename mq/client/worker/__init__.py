@@ -3,15 +3,14 @@ WORKER.md.
 
 From the top: `worker`, which programs use, and `tasks`, functions that messages call; `running`,
 one run of a worker; `polling`, `calling`, `settling` and `leases`, which act; `handlers`,
-`verdicts`, `typed` and `dispatching`, which decide and are pure.
+`verdicts`, `typed`, `forms` and `dispatching`, which decide and are pure.
 """
 
 from mq.client.worker.calling import CallNext, Exited, Middleware, TimeLimitReached, logged
 from mq.client.worker.dispatching import NoHandler
 from mq.client.worker.messages import AsyncWorkerMessage, WorkerMessage
-from mq.client.worker.tasks import BadResult, Handle, Task, TaskFailed
-from mq.client.worker.typed import BadBody
-from mq.client.worker.verdicts import Backoff
+from mq.client.worker.tasks import Handle, Task, TaskFailed
+from mq.client.worker.verdicts import Backoff, BadBody, BadResult
 from mq.client.worker.worker import Worker
 from mq.model.recurrence import Cron, Every
 

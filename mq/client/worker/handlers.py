@@ -1,16 +1,18 @@
 """A handler: the function, its arguments and its options. Pure."""
 
+import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, get_args, get_origin
 
 from mq.client.options import check_seconds
-from mq.client.worker.typed import Reader, is_body, reader_of
 from mq.client.worker.verdicts import WORKER_SECONDS_MAX, Policy
 from mq.model.limits import BATCH_MESSAGES_MAX, CONSUMERS_MAX
 
 Function: TypeAlias = Callable[..., object]
+Reader: TypeAlias = Callable[[bytes], object]
+"""Makes a value from a body. Raises BadBody."""
 
 _ARGUMENTS_MAX: Final = 2
 _POSITIONAL: Final = (
@@ -70,7 +72,7 @@ class Handler:
     ) -> "Handler":
         """Reads its arguments from its annotations. `messages`: the types of a message in the event
         loop and in a thread. Raises TypeError for an object that handles nothing when it is called,
-        and for arguments that it would not get.
+        and for arguments that it would not get; ImportError for a body without the extra `typed`.
         """
         if not callable(function):
             raise TypeError(f"a handler must be a function of a message, not {function!r}")
@@ -89,7 +91,7 @@ class Handler:
                 f"as {messages[not is_async].__name__}: {function!r}"
             )
         takes = tuple(is_body(each) for each in kinds)
-        return cls(function, is_async, options, takes, reader_of(bodies[0]) if bodies else None)
+        return cls(function, is_async, options, takes, _reader(bodies[0]) if bodies else None)
 
     @property
     def name(self) -> str:
@@ -107,6 +109,20 @@ class Handler:
         """Its arguments for a call with these messages and their bodies' values."""
         columns = [list(bodies if is_body else messages) for is_body in self.takes]
         return columns if self.options.max is not None else [each[0] for each in columns]
+
+
+def is_body(kind: object) -> bool:
+    """Whether a handler's argument of this type is a message's body."""
+    if not isinstance(kind, type):
+        return dataclasses.is_dataclass(get_origin(kind))
+    return dataclasses.is_dataclass(kind) or callable(getattr(kind, "model_validate_json", None))
+
+
+def _reader(kind: Any) -> Reader:
+    # The extra is needed only here.
+    from mq.client.worker.typed import reader_of  # noqa: PLC0415
+
+    return reader_of(kind, f"the message's body does not fit {kind.__name__}")
 
 
 def _kinds(function: Function) -> list[Any]:

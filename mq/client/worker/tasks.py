@@ -16,11 +16,8 @@ import inspect
 import json
 import re
 import threading
-import types
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import date, datetime, timedelta
-from decimal import Decimal
-from enum import Enum
+from datetime import datetime, timedelta
 from typing import (
     Any,
     Final,
@@ -34,7 +31,6 @@ from typing import (
     cast,
     overload,
 )
-from uuid import UUID
 
 from mq.client import wire
 from mq.client.client import AsyncClient, check_queue_name
@@ -56,10 +52,9 @@ from mq.client.worker.dispatching import TASK_HEADER
 from mq.client.worker.handlers import Handler, Options
 from mq.client.worker.messages import AsyncWorkerMessage
 from mq.client.worker.settling import SETTLE_AGAIN_S, SETTLE_AGAIN_S_MAX
-from mq.client.worker.typed import BadBody, ValueReader, value_reader
-from mq.client.worker.verdicts import Release, failure_of
+from mq.client.worker.verdicts import BadResult, Release, failure_of
 from mq.model.failure import Failure
-from mq.model.limits import MIB, SIDELINE_SUFFIX
+from mq.model.limits import SIDELINE_SUFFIX
 from mq.model.recurrence import Cron, Every
 
 P = ParamSpec("P")
@@ -68,8 +63,6 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 RESULTS_SUFFIX: Final = "-results"
-# A result is read as a whole.
-RESULT_BYTES_MAX: Final = MIB
 # How soon a result that is not there is looked for again: the first time, and at most.
 LOOK_S: Final = 0.05
 LOOK_S_MAX: Final = 1.0
@@ -78,12 +71,6 @@ _LOOK_GROWTH: Final = 1.5
 _NAME: Final = re.compile(r"[0-9A-Za-z_.:-]{1,128}")
 
 _Asks: TypeAlias = Callable[[AsyncClient], Coroutine[Any, Any, T]]
-
-
-class BadResult(BadBody):
-    """A task's result is no JSON, is too large, or mq refuses it. The message goes to the sideline,
-    since a retry would run the task again.
-    """
 
 
 class TaskFailed(RuntimeError):
@@ -150,103 +137,6 @@ class Link:
                 client = self._connected()
                 self._own = Portal(client.close, name="mq-tasks"), client
             return self._own
-
-
-class Form:
-    """A task's arguments and its result as JSON, by its annotations. Raises TypeError for one that
-    JSON cannot give.
-    """
-
-    def __init__(self, name: str, function: Callable[..., object], has_result: bool) -> None:
-        self._name = name
-        try:
-            self._signature = inspect.signature(function, eval_str=True)
-        except NameError as error:
-            raise TypeError(
-                f"the annotations of the task {name} cannot be read: {error}; define them where "
-                "the module can see them"
-            ) from None
-        self._readers: dict[str, ValueReader] = {}
-        for each in self._signature.parameters.values():
-            kind: Any = Any if each.annotation is each.empty else each.annotation
-            if each.kind is each.VAR_POSITIONAL:
-                kind = types.GenericAlias(list, (kind,))
-            elif each.kind is each.VAR_KEYWORD:
-                kind = types.GenericAlias(dict, (str, kind))
-            try:
-                self._readers[each.name] = value_reader(kind)
-            except TypeError as error:
-                raise TypeError(f"{name}({each.name}): {error}") from None
-        kept = self._signature.return_annotation if has_result else Any
-        try:
-            self._result = value_reader(Any if kept is inspect.Signature.empty else kept)
-        except TypeError as error:
-            raise TypeError(f"the result of {name}: {error}") from None
-
-    def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """The body of a call. Raises TypeError for arguments that the function does not take or
-        that are no JSON; BadBody for values that do not fit its annotations.
-        """
-        body = json_of(self._signature.bind(*args, **kwargs).arguments)
-        self.arguments(body)
-        return body
-
-    def arguments(self, body: bytes) -> inspect.BoundArguments:
-        """The arguments that a body has. Raises BadBody."""
-        try:
-            said = json.loads(body)
-            if not isinstance(said, dict):
-                raise ValueError("it must be an object of arguments by name")
-            for name in said.keys() - self._readers.keys():
-                raise ValueError(f"the task has no argument {name}")
-            for name, each in self._signature.parameters.items():
-                if each.default is each.empty and each.kind not in _OPEN and name not in said:
-                    raise ValueError(f"{name} is missing")
-            given = {name: self._readers[name](value, name) for name, value in said.items()}
-        except (ValueError, TypeError, RecursionError) as error:
-            raise self._unfit("arguments do", error) from error
-        bound = inspect.BoundArguments(self._signature, cast(Any, given))
-        bound.apply_defaults()
-        return bound
-
-    def result(self, value: object) -> Any:
-        """The result that a value of JSON stands for. Raises BadBody."""
-        try:
-            return self._result(value, "it")
-        except (ValueError, TypeError, RecursionError) as error:
-            raise self._unfit("result does", error) from error
-
-    def _unfit(self, what: str, error: Exception) -> BadBody:
-        why = " ".join(str(error).split())
-        return BadBody(f"the {what} not fit the task {self._name}: {why}")
-
-
-_OPEN: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def json_of(value: object) -> bytes:
-    """A value as JSON: also dataclasses, models of pydantic, times, days, UUIDs, decimals, enums,
-    sets. Raises TypeError, ValueError.
-    """
-    return json.dumps(
-        value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
-    ).encode()
-
-
-def _plain(value: Any) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-    if callable(dump := getattr(value, "model_dump", None)):
-        return dump(mode="json")
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if isinstance(value, UUID | Decimal):
-        return str(value)
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, set | frozenset):
-        return list(value)
-    raise TypeError(f"a value of type {type(value).__name__} is no JSON")
 
 
 async def _in_queue(client: AsyncClient, name: str, message: NewMessage) -> str:
@@ -393,7 +283,9 @@ class Task(Generic[P, R, C]):
         result_ttl_s: int | None,
         link: Link,
     ) -> None:
-        """`names`: the queue's and the task's. Raises TypeError, ValueError, BadName."""
+        """`names`: the queue's and the task's. Raises TypeError, ValueError, BadName; ImportError
+        without the extra `typed`.
+        """
         self.queue, self.name = names
         check_queue_name(self.queue)
         if not _NAME.fullmatch(self.name):
@@ -404,6 +296,9 @@ class Task(Generic[P, R, C]):
         self.function = function
         self.__doc__ = function.__doc__
         self.link = link
+        # The extra is needed only here.
+        from mq.client.worker.forms import Form  # noqa: PLC0415
+
         self.form = Form(self.name, function, result_ttl_s is not None)
         self.results = None if result_ttl_s is None else Results(self.queue, result_ttl_s, link)
         self._options: MessageOptions = {}
@@ -539,7 +434,7 @@ class Task(Generic[P, R, C]):
             if message.receives > 1 and await self.results.has_result(message):
                 return None
             try:
-                body = _result_body(self.name, await call())
+                body = self.form.written_result(await call())
                 await self.results.keep(message, body, is_result=True)
             except Exception as error:
                 verdict = options.policy.of_error(error, message.attempts, 0.0)
@@ -552,24 +447,11 @@ class Task(Generic[P, R, C]):
 
     async def _keep_failure(self, message: AsyncWorkerMessage, error: Exception) -> None:
         failure = failure_of(error, f"{self.function.__module__}.{self.function.__qualname__}")
-        body = json_of({"failure": failure.said()})
+        body = json.dumps({"failure": failure.said()}).encode()
         try:
             await cast(Results, self.results).keep(message, body, is_result=False)
         except (BadResult, ClientError):
             return  # The sideline has the failure too, where `Handle.result` looks as well.
-
-
-def _result_body(task: str, value: object) -> bytes:
-    try:
-        body = json_of({"result": value})
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadResult(f"the result of the task {task} is no JSON: {error}") from error
-    if len(body) > RESULT_BYTES_MAX:
-        raise BadResult(
-            f"the result of the task {task} has {len(body)} bytes of JSON, more than "
-            f"{RESULT_BYTES_MAX}: store it, and return where it is"
-        )
-    return body
 
 
 class MakesTask(Protocol):

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Final, Literal, TypeAlias, get_args
 
-from mq.client.worker.typed import BadBody
 from mq.model.failure import Failure
 
 # Waits between deliveries of a message whose handler failed.
@@ -31,6 +30,18 @@ OnError: TypeAlias = Literal["sideline", "release"]
 """What happens to a message whose handler raised."""
 OnIgnored: TypeAlias = Literal["delete", "sideline"]
 """What happens to a message whose handler raised an exception that is ignored."""
+
+
+class BadBody(ValueError):
+    """A message's body does not fit its handler's type. The message goes to the sideline, since no
+    retry would change that.
+    """
+
+
+class BadResult(BadBody):
+    """A task's result is no JSON, is too large, or mq refuses it. The message goes to the sideline,
+    since a retry would run the task again.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import fields, replace
+from dataclasses import Field, fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import (
     Any,
+    ClassVar,
     Final,
     ParamSpec,
     Protocol,
@@ -41,7 +42,6 @@ from mq.client.worker.handlers import Handler, Options
 from mq.client.worker.messages import AsyncWorkerMessage, WorkerMessage
 from mq.client.worker.running import WORKER_PREFETCH_MAX, Plan, Run, Scale
 from mq.client.worker.tasks import Link, MakesTask, Task
-from mq.client.worker.typed import Dataclass, Model
 from mq.client.worker.verdicts import (
     WORKER_SECONDS_MAX,
     Backoff,
@@ -71,6 +71,21 @@ _IS_LOADING: Final = ContextVar("is_loading", default=False)
 
 _HEARD: Final = (signal.SIGTERM, signal.SIGINT)
 _EXIT_BASE: Final = 128
+
+
+class Dataclass(Protocol):
+    """A dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+class Model(Protocol):
+    """A model of pydantic."""
+
+    @classmethod
+    def model_validate_json(cls, json_data: bytes, /) -> Any:
+        """The model that a body of JSON has. Raises ValueError."""
+
 
 Ignore: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
 """Exceptions of handlers that are no failures."""

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import pydantic
@@ -14,6 +15,7 @@ from harness.working import becomes_empty, made, published, sidelined, working
 from mq import AsyncWorkerMessage, Worker, WorkerMessage
 from mq.client.client import AsyncClient
 from mq.client.worker import Backoff, BadBody
+from mq.client.worker.handlers import is_body
 
 if TYPE_CHECKING:
     from mq.client.worker.worker import Choices
@@ -27,6 +29,10 @@ class Order:
 
 class Paid(pydantic.BaseModel):
     dish: str
+
+
+class Size(Enum):
+    SMALL = "small"
 
 
 # What it takes
@@ -101,8 +107,13 @@ async def test_a_body_that_does_not_fit_goes_to_the_sideline_at_once(
     async with working(worker):
         (found,) = await sidelined(orders, faked)
     assert (found.sidelined, found.receives) == ("exception", 1)
-    assert "does not fit Order: dish must be a text, not 5" in caplog.text
+    assert "does not fit Order: dish: Input should be a valid string" in caplog.text
     assert raised == []
+
+
+@pytest.mark.parametrize("kind", [int, str, dict[str, int], list[Order], Any, None, Size])
+def test_other_types_are_no_bodies(kind: Any) -> None:
+    assert not is_body(kind)
 
 
 async def test_middleware_sees_that_a_body_does_not_fit(faked: AsyncClient) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pydantic
 import pytest
 from harness.processes import PATIENCE_S, Processes
 from harness.server import Server
@@ -40,15 +41,11 @@ class Order:
     table: int = 1
 
 
-@dataclass
-class Fits:
-    """Looks like a model of pydantic, which the tests do not install."""
-
+class Fits(pydantic.BaseModel):
     dish: str
 
-    @classmethod
-    def model_validate(cls, value: Any) -> "Fits":
-        return cls(value["dish"])
+
+class Knife: ...
 
 
 @pytest.fixture
@@ -83,7 +80,7 @@ async def test_arguments_come_as_they_were_given(worker: Worker, client: AsyncCl
         "order": {"dish": "soup", "table": 2},
         "size": "s",
         "more": [1, 2],
-        "at": at.isoformat(),
+        "at": "2026-12-24T18:00:00Z",
         "ids": {"a": str(id_)},
     }
     bound = takes_typed.form.arguments(body)
@@ -112,7 +109,7 @@ async def test_results_come_back_as_they_were(worker: Worker, is_async: bool) ->
     def refuses() -> bool:
         return False
 
-    handle = await task.send_async(Order("so"), fits=Fits("up"))
+    handle = await task.send_async(Order("so"), fits=Fits(dish="up"))
     with pytest.raises(TimeoutError):
         await handle.result_async(0)
     other = await refuses.send_async()
@@ -155,9 +152,9 @@ async def test_calls_are_put_off_and_scheduled_with_their_options(
     [
         ((), TypeError, "missing a required argument: 'order'"),
         ((Order("soup"), 1, 2), TypeError, "too many"),
-        (({"dish": 5},), BadBody, "order.dish must be a text, not 5"),
-        ((Order("soup"), "two"), BadBody, "times must be a whole number"),
-        ((object(),), TypeError, "type object is no JSON"),
+        (({"dish": 5},), BadBody, "order.dish: Input should be a valid string"),
+        ((Order("soup"), "two"), BadBody, "times: Input should be a valid integer"),
+        ((object(),), ValueError, "unknown type: .*object"),
         ((Order("soup"), float("nan")), ValueError, "not JSON compliant"),
     ],
 )
@@ -176,10 +173,10 @@ async def test_a_bad_call_is_refused_before_it_is_published(
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (b"[1]", "must be an object"),
+        (b"[1]", "Input should be an object"),
         (b"{", "arguments do not fit the task cook"),
         (b'{"order": {"dish": "soup"}, "salt": 1}', "no argument salt"),
-        (b"{}", "order is missing"),
+        (b"{}", "order: Field required"),
     ],
 )
 async def test_a_bad_message_goes_to_the_sideline_without_a_retry(
@@ -319,8 +316,8 @@ async def test_bad_declarations_are_refused(client: AsyncClient) -> None:
         ({"result_ttl_s": 0}, Order, ValueError, "result_ttl_s"),
         ({"retry": 1}, Order, TypeError, "a task has no option retry"),
         ({"max": 5}, Order, TypeError, "a task has no option max"),
-        ({"name": "bytes"}, takes_bytes, TypeError, "JSON gives no bytes"),
-        ({"name": "bytes", "result_ttl_s": 1}, gives_bytes, TypeError, "result of bytes"),
+        ({"name": "knife"}, takes_a_knife, TypeError, "arguments of knife.*Knife"),
+        ({"name": "knife", "result_ttl_s": 1}, gives_a_knife, TypeError, "cannot give Knife"),
         ({"name": "later"}, takes_unknown, TypeError, "cannot be read"),
     ):
         with pytest.raises(error, match=why):
@@ -329,11 +326,11 @@ async def test_bad_declarations_are_refused(client: AsyncClient) -> None:
         of_orders.task(name="ok")(Order).options(prio=1)
 
 
-def takes_bytes(body: bytes) -> None: ...
+def takes_a_knife(knife: Knife) -> None: ...
 
 
-def gives_bytes() -> bytes:
-    return b""
+def gives_a_knife() -> Knife:
+    return Knife()
 
 
 def takes_unknown(it: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
