@@ -14,12 +14,12 @@ import click
 
 from mq.client.errors import ClientError
 from mq.client.worker import Worker
-from mq.client.worker.processes import FD, Command, Processes, looked_after
 from mq.client.worker.worker import RunsInImport, loading
 from mq.runtime import logs
 from mq.tools.mqctl.complaints import failed
 from mq.tools.mqctl.exits import Failed, of_signal
 from mq.tools.mqctl.options import Options, shared_options, was_given
+from mq.tools.mqctl.processes import FD, Command, Processes, looked_after
 
 WORKER_PROCESSES_MAX: Final = 64
 
