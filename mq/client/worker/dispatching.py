@@ -158,14 +158,12 @@ class Table(Generic[H]):
             [*entries, (fit, handler)], key=lambda entry: entry[0].rank, reverse=True
         )
 
-    def handler(self, queue: str, message: Described) -> H:
+    def handler(self, queue: str, message: Described) -> H | None:
         """The handler with the closest fit: of the queue itself, else of its patterns, the longest
-        first. Raises NoHandler.
+        first.
         """
-        for fit, handler in self._entries_of(queue):
-            if fit.takes(message):
-                return handler
-        raise NoHandler(f"no handler of the queue {queue} takes this message's type and key")
+        fitting = (handler for fit, handler in self._entries_of(queue) if fit.takes(message))
+        return next(fitting, None)
 
     def _entries_of(self, queue: str) -> list[tuple[Fit, H]]:
         if queue not in self._known:

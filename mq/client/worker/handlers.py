@@ -25,27 +25,27 @@ _EXPECTED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(Policy):
     """A handler's options. `consumers`: how many of its calls run at a time; None: as many as the
-    worker's. `max`, of a handler of batches: how many messages a call gets at most; `wait_s`: how
-    long the first one waits for others. Raises ValueError.
+    worker's. `max`, of a handler of batches: how many messages a call gets at most; `wait`: for how
+    many seconds the first one waits for others. Raises ValueError, TypeError.
     """
 
-    policy: Policy
     time_limit_s: float | None = None
     consumers: int | None = None
     max: int | None = None
-    wait_s: float = 0.0
+    wait: float = 0.0
 
     def __post_init__(self) -> None:
+        Policy.__post_init__(self)
         if self.time_limit_s is not None:
             check_seconds("time_limit_s", self.time_limit_s, 0.001, WORKER_SECONDS_MAX)
         for name, most in (("consumers", CONSUMERS_MAX), ("max", BATCH_MESSAGES_MAX)):
             value = getattr(self, name)
             if value is not None and not (_is_whole(value) and 1 <= value <= most):
                 raise ValueError(f"{name} must be a whole number from 1 to {most}, not {value!r}")
-        check_seconds("wait", self.wait_s, 0.0, WORKER_SECONDS_MAX)
-        if self.wait_s and self.max is None:
+        check_seconds("wait", self.wait, 0.0, WORKER_SECONDS_MAX)
+        if self.wait and self.max is None:
             raise ValueError("wait is of a handler of batches: give max as well")
 
 

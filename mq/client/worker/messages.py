@@ -49,9 +49,6 @@ class _Given(Fetched):
             self._leases.lose(self._delivery)
             raise
 
-    def _extension(self, seconds: float) -> Coroutine[Any, Any, datetime]:
-        return self._leases.extend(self._delivery, seconds)
-
 
 class AsyncWorkerMessage(_Given):
     """The message of an `async def` handler, and of middleware. Once the handler has settled it,
@@ -79,7 +76,7 @@ class AsyncWorkerMessage(_Given):
         """Keeps the message for at least `seconds` from now; returns until when. Durable on return.
         The worker extends messages by itself: call this for a later redelivery after a crash.
         """
-        return await self._extension(seconds)
+        return await self._leases.extend(self._delivery, seconds)
 
 
 class WorkerMessage(_Given):
@@ -107,7 +104,7 @@ class WorkerMessage(_Given):
 
     def extend(self, seconds: float) -> datetime:
         """Keeps the message for `seconds` from now, or longer; returns until when. Durable."""
-        return self._wait(self._extension(seconds))
+        return self._wait(self._leases.extend(self._delivery, seconds))
 
     def _wait(self, settling: Coroutine[Any, Any, T]) -> T:
         try:

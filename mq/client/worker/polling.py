@@ -9,6 +9,7 @@ from typing import Final
 
 from mq.client.client import AsyncClient
 from mq.client.errors import ClientError, NotUsable, Refused, one_line
+from mq.client.http_transport import shown_url
 from mq.client.message import AsyncMessage
 from mq.client.messages import POLLER_NAME_BYTES
 from mq.client.options import Seams
@@ -143,35 +144,22 @@ class Poller:
         await self._polls.seams.sleep(pause_s)
 
 
-class Following:
-    """Reads the setting `consumers` of all queues every few seconds; `follow` gets the values."""
+async def follow(
+    client: AsyncClient,
+    queues: Callable[[], Iterable[str]],
+    found: Callable[[Iterable[int]], None],
+    seams: Seams,
+) -> None:
+    """Reads the setting `consumers` of all queues every few seconds; `found` gets the values. A
+    setting that cannot be read keeps its last value.
+    """
+    known: dict[str, int] = {}
 
-    def __init__(
-        self,
-        client: AsyncClient,
-        queues: Callable[[], Iterable[str]],
-        follow: Callable[[Iterable[int]], None],
-        polls: Polls,
-    ) -> None:
-        self._client = client
-        self._queues = queues
-        self._follow = follow
-        self._polls = polls
-        self._known: dict[str, int] = {}
-
-    async def run(self) -> None:
-        """Runs until it is cancelled. A setting that cannot be read keeps its last value."""
-        while True:
-            self._known = {name: self._known.get(name, 0) for name in self._queues()}
-            await asyncio.gather(*(self._look(self._client.queue(name)) for name in self._known))
-            self._follow(self._known.values())
-            await self._polls.seams.sleep(FOLLOW_EVERY_S)
-
-    async def _look(self, queue: AsyncQueue) -> None:
+    async def look(queue: AsyncQueue) -> None:
         try:
             consumers = (await queue.settings()).values.get("consumers", 0)
         except ClientError as error:
-            facts = {"queue": queue.name, "url": self._polls.url, "error": one_line(error)}
+            facts = {"queue": queue.name, "url": shown_url(client.url), "error": one_line(error)}
             _log.debug(
                 "the worker cannot read the settings of %s at %s: %s; it keeps the last ones",
                 *facts.values(),
@@ -179,39 +167,35 @@ class Following:
             )
             return
         if isinstance(consumers, int):
-            self._known[queue.name] = consumers
+            known[queue.name] = consumers
+
+    while True:
+        known = {name: known.get(name, 0) for name in queues()}
+        await asyncio.gather(*(look(client.queue(name)) for name in known))
+        found(known.values())
+        await seams.sleep(FOLLOW_EVERY_S)
 
 
-class Finding:
-    """Lists mq's queues every few seconds; `found` gets their names."""
-
-    def __init__(
-        self, client: AsyncClient, found: Callable[[Sequence[str]], None], polls: Polls
-    ) -> None:
-        self._client = client
-        self._found = found
-        self._polls = polls
-        self._has_failed = False
-
-    async def run(self) -> None:
-        """Runs until it is cancelled. While mq cannot be asked, the queues stay as they are. Raises
-        final errors: Refused, NotUsable.
-        """
-        while True:
-            try:
-                names = [each.name async for each in self._client.queues()]
-            except (Refused, NotUsable):
-                raise
-            except ClientError as error:
-                level = logging.DEBUG if self._has_failed else logging.WARNING
-                facts = {"url": self._polls.url, "error": one_line(error)}
-                _log.log(
-                    *(level, "the worker cannot list the queues at %s: %s; retries in %g s"),
-                    *(*facts.values(), FIND_EVERY_S),
-                    extra={"fields": facts},
-                )
-                self._has_failed = True
-            else:
-                self._has_failed = False
-                self._found(names)
-            await self._polls.seams.sleep(FIND_EVERY_S)
+async def find(client: AsyncClient, found: Callable[[Sequence[str]], None], seams: Seams) -> None:
+    """Lists mq's queues every few seconds; `found` gets their names. While mq cannot be asked, the
+    queues stay as they are. Raises final errors: Refused, NotUsable.
+    """
+    has_failed = False
+    while True:
+        try:
+            names = [each.name async for each in client.queues()]
+        except (Refused, NotUsable):
+            raise
+        except ClientError as error:
+            level = logging.DEBUG if has_failed else logging.WARNING
+            facts = {"url": shown_url(client.url), "error": one_line(error)}
+            _log.log(
+                *(level, "the worker cannot list the queues at %s: %s; retries in %g s"),
+                *(*facts.values(), FIND_EVERY_S),
+                extra={"fields": facts},
+            )
+            has_failed = True
+        else:
+            has_failed = False
+            found(names)
+        await seams.sleep(FIND_EVERY_S)

@@ -18,10 +18,10 @@ from mq.client.http_transport import shown_url
 from mq.client.message import AsyncMessage, return_unhandled
 from mq.client.options import Seams
 from mq.client.worker.calling import CANCELLED_END_S, Batch, Calling, Exited, Middleware
-from mq.client.worker.dispatching import WORKER_QUEUES_MAX, NoHandler, Table
+from mq.client.worker.dispatching import WORKER_QUEUES_MAX, Table
 from mq.client.worker.handlers import Handler, Options
 from mq.client.worker.leases import Delivery, Leases
-from mq.client.worker.polling import Finding, Following, Poller, Polls
+from mq.client.worker.polling import Poller, Polls, find, follow
 from mq.client.worker.reporting import Reporting
 from mq.client.worker.settling import Settling
 from mq.client.worker.verdicts import Release, Verdict, failure_of, with_failure
@@ -204,6 +204,7 @@ class Run:
         follow: Callable[[Iterable[int]], None],
         seams: Seams,
     ) -> None:
+        self.loop = asyncio.get_running_loop()
         self._plan = plan
         self._total = total
         self._seams = seams
@@ -214,8 +215,13 @@ class Run:
         self._url = url = shown_url(client.url)
         self._queues = ", ".join(plan.table.queues)
         self._polls = Polls(
-            *(self._wanted, self._came, self._leases, seams, url),
-            *(plan.visibility_s, plan.priority),
+            wanted=self._wanted,
+            came=self._came,
+            leases=self._leases,
+            seams=seams,
+            url=url,
+            visibility_s=plan.visibility_s,
+            priority=plan.priority,
         )
         self._supply: Supply[Handler | None, Delivery] = Supply((), lambda each: each.handler)
         self._polling: dict[str, tuple[Poller, asyncio.Task[None]]] = {}
@@ -229,16 +235,21 @@ class Run:
         self._ripe: set[tuple[str, Handler]] = set()
         self._ripening: dict[tuple[str, Handler], asyncio.TimerHandle] = {}
         self._is_draining = False
-        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._cut: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked = asyncio.Event()
+        self._failed: asyncio.Future[None] = self.loop.create_future()
+        self._cut: asyncio.Future[None] = self.loop.create_future()
 
-    async def run(self, asked: asyncio.Event) -> None:
-        """Runs until it is `asked` to end, and drains; cancelled, it waits for no handler. Raises
+    def stop(self) -> None:
+        """Asks it to drain and end."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Runs until it is asked to end, and drains; cancelled, it waits for no handler. Raises
         final errors: Refused, NotUsable.
         """
         for name in self._plan.table.names:
             self._add_queue(name)
-        asking = asyncio.create_task(asked.wait())
+        asking = asyncio.create_task(self._asked.wait())
         reporting = asyncio.create_task(self._reporting.run())
         helping = [asyncio.create_task(each) for each in self._helpers()]
         ending: set[asyncio.Future[Any]] = {self._failed, *helping, asking}
@@ -261,9 +272,9 @@ class Run:
 
     def _helpers(self) -> Iterator[Coroutine[Any, Any, None]]:
         if self._plan.follow_setting:
-            yield Following(self._client, lambda: self._polling, self._follow, self._polls).run()
+            yield follow(self._client, lambda: self._polling, self._follow, self._seams)
         if self._plan.table.has_patterns:
-            yield Finding(self._client, self._found, self._polls).run()
+            yield find(self._client, self._found, self._seams)
 
     # The queues.
 
@@ -317,12 +328,12 @@ class Run:
         async def drop() -> None:
             await asyncio.gather(poller.stop(polling), self._release_all(waiting))
 
-        task = asyncio.create_task(drop())
+        self._beside(drop())
+
+    def _beside(self, dropping: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(dropping)
         self._dropping.add(task)
         task.add_done_callback(self._dropping.discard)
-
-    def look_again(self) -> None:
-        self._fill()
 
     # Messages that arrive, and their places.
 
@@ -343,20 +354,20 @@ class Run:
         return min(self._supply.wanted(queue, max(free, 0), prefetch, size), BATCH_MESSAGES_MAX)
 
     def _came(self, queue: str, messages: Sequence[AsyncMessage], usual_s: float) -> None:
-        deliveries = [Delivery(each, self._url, self._handler(queue, each)) for each in messages]
+        deliveries = [
+            Delivery(each, self._url, self._plan.table.handler(queue, each)) for each in messages
+        ]
         for delivery in deliveries:
             self._leases.hold(delivery, usual_s)
         if queue not in self._polling:  # It was dropped while they were on their way.
-            task = asyncio.create_task(self._release_all(deliveries))
-            self._dropping.add(task)
-            task.add_done_callback(self._dropping.discard)
+            self._beside(self._release_all(deliveries))
             return
         self._supply.put(queue, deliveries)
         self._reporting.came(deliveries)
         for handler in {each.handler for each in deliveries}:
             if handler is not None and handler.options.max is not None:
                 self._ripen_in(queue, handler)
-        self._fill()
+        self.fill()
 
     def _returned(self, deliveries: Sequence[Delivery]) -> None:
         """mq may have returned messages that wait, since it lost the connection of their report."""
@@ -365,13 +376,7 @@ class Run:
             self._leases.let_go(delivery)
             if delivery.handler is not None:
                 self._ripens_no_more(delivery.message.queue, delivery.handler)
-        self._fill()
-
-    def _handler(self, queue: str, message: AsyncMessage) -> Handler | None:
-        try:
-            return self._plan.table.handler(queue, message)
-        except NoHandler:
-            return None
+        self.fill()
 
     def _ripen_in(self, queue: str, handler: Handler) -> None:
         """Calls the handler with fewer than `max` messages once they have waited."""
@@ -380,13 +385,12 @@ class Run:
 
         def ripen() -> None:
             self._ripe.add(line)
-            self._fill()
+            self.fill()
 
-        if not handler.options.wait_s:
+        if not handler.options.wait:
             self._ripe.add(line)
         elif line not in self._ripening:
-            loop = asyncio.get_running_loop()
-            self._ripening[line] = loop.call_later(handler.options.wait_s, ripen)
+            self._ripening[line] = self.loop.call_later(handler.options.wait, ripen)
 
     def _ripens_no_more(self, queue: str, handler: Handler) -> None:
         """Some messages were taken: where none is left, the next ones wait anew."""
@@ -406,7 +410,7 @@ class Run:
             return handler.size
         return waiting if (queue, handler) in self._ripe else 0
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
         """Starts handlers while there are free places."""
         while not self._is_draining and len(self._handling) < self._total():
             taken = self._supply.take(self._size)
@@ -434,7 +438,7 @@ class Run:
                 *(self._queues, self._url, one_line(error, with_kind=True)),
                 exc_info=error,
             )
-        self._fill()
+        self.fill()
 
     # One call, and each of its messages.
 
@@ -495,12 +499,12 @@ class Run:
             error = Exited("the handler raised CancelledError")
         else:
             error = calling.exception()
-        policy = (delivery.handler.options if delivery.handler else self._plan.options).policy
+        options = delivery.handler.options if delivery.handler else self._plan.options
         if error is None:
-            return policy.of_result(calling.result(), attempts, chance)
+            return options.of_result(calling.result(), attempts, chance)
         handler = "" if delivery.handler is None else delivery.handler.name
         failure = failure_of(error, handler)
-        verdict = with_failure(policy.of_error(error, attempts, chance), failure)
+        verdict = with_failure(options.of_error(error, attempts, chance), failure)
         facts = {**delivery.facts, "verdict": type(verdict).__name__.lower()}
         _log.warning(
             "the handler failed on %s: %s; %s",

@@ -7,23 +7,16 @@ from mq.client.errors import AlreadySettled, ClientError, NotUsable, Problem, on
 from mq.client.message import AsyncMessage
 from mq.client.options import Seams
 from mq.client.worker.leases import LOST, Delivery, Leases
-from mq.client.worker.verdicts import (
-    Delete,
-    Lapse,
-    Release,
-    Sideline,
-    Verdict,
-    with_failure,
-)
+from mq.client.worker.verdicts import Delete, Lapse, Release, Sideline, Verdict, with_failure
 
 # How soon a delete or release that failed is repeated.
 SETTLE_AGAIN_S: Final = 0.5
 SETTLE_AGAIN_S_MAX: Final = 5.0
 
 _log: Final = logging.getLogger("mq.worker")
-# The problems of a sideline that will not accept the message.
 # Of a disk that has no room for a failure: the message is settled without one.
 _FULL: Final = "no-space"
+# The problems of a sideline that will not accept the message.
 _NO_SIDELINE: Final = frozenset({"already-sideline", "sideline-purged"})
 
 

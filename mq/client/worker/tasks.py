@@ -101,13 +101,15 @@ class Link:
     own, in a background thread that starts with the first call.
     """
 
-    def __init__(self, connected: Callable[[], AsyncClient], seams: Seams) -> None:
+    def __init__(
+        self, connected: Callable[[], AsyncClient], given: AsyncClient | None, seams: Seams
+    ) -> None:
+        """`given`: the client that the worker was made with: the only one then."""
         self._connected = connected
+        self._given = given
         self._lock = threading.Lock()
         self._own: tuple[Portal, AsyncClient] | None = None
         self.seams = seams
-        self.given: AsyncClient | None = None
-        """The client that the worker was made with: the only one then."""
         self.running: tuple[asyncio.AbstractEventLoop, AsyncClient] | None = None
         """The worker's loop and its client, while it runs."""
 
@@ -116,14 +118,14 @@ class Link:
         running = self.running
         if running is not None and running[0] is asyncio.get_running_loop():
             return await ask(running[1])
-        if self.given is not None:
-            return await ask(self.given)
+        if self._given is not None:
+            return await ask(self._given)
         portal, client = self._opened()
         return await asyncio.wrap_future(portal.submit(lambda: ask(client)))
 
     def wait(self, ask: "_Asks[T]") -> T:
         """Asks from a thread. Raises NotUsable for a worker that was made with an AsyncClient."""
-        if self.given is not None:
+        if self._given is not None:
             raise NotUsable(
                 "the worker was made with an AsyncClient, which works in its event loop alone: "
                 "await the method whose name ends in _async"
@@ -437,7 +439,7 @@ class Task(Generic[P, R, C]):
                 body = self.form.written_result(await call())
                 await self.results.keep(message, body, is_result=True)
             except Exception as error:
-                verdict = options.policy.of_error(error, message.attempts, 0.0)
+                verdict = options.of_error(error, message.attempts, 0.0)
                 if not isinstance(verdict, Release):
                     await self._keep_failure(message, error)
                 raise

@@ -12,7 +12,7 @@
 import traceback
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Final, Literal, TypeAlias, get_args
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from mq.model.failure import Failure
 
@@ -72,18 +72,14 @@ class Backoff:
 class Delete:
     """It is deleted."""
 
-    @property
-    def says(self) -> str:
-        return "it is deleted"
+    says: ClassVar = "it is deleted"
 
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
     """It is extended no more, and delivered again when it is due."""
 
-    @property
-    def says(self) -> str:
-        return "it is delivered again when it is due"
+    says: ClassVar = "it is delivered again when it is due"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +109,7 @@ class Sideline:
     reason: Literal["rejected", "exception"]
     else_s: float = 0.0
     failure: Failure | None = None
-
-    @property
-    def says(self) -> str:
-        return "it goes to the sideline"
+    says: ClassVar = "it goes to the sideline"
 
 
 Verdict: TypeAlias = Delete | Lapse | Release | Sideline

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import Field, fields, replace
+from dataclasses import Field, replace
 from pathlib import Path
 from types import FrameType
 from typing import (
@@ -48,7 +48,6 @@ from mq.client.worker.verdicts import (
     OnError,
     OnFalse,
     OnIgnored,
-    Policy,
 )
 from mq.model.errors import suggestion
 from mq.model.limits import (
@@ -222,29 +221,33 @@ class Worker:
         self._certificates = Certificates(ca_file, certificate, key)
         self._queue = queue
         self._table: Table[Handler] = Table()
-        policy = Policy(
-            _all_of(ignore), on_false, on_error, backoff or Backoff(), on_ignored, retries
+        options = Options(
+            ignore=_all_of(ignore),
+            on_false=on_false,
+            on_error=on_error,
+            backoff=backoff or Backoff(),
+            on_ignored=on_ignored,
+            retries=retries,
+            time_limit_s=time_limit_s,
         )
         self._plan = Plan(
             self._table,
-            Options(policy, time_limit_s),
+            options,
             tuple(middleware),
-            visibility_s,
-            prefetch,
-            drain_s,
-            follow_setting,
-            priority,
+            visibility_s=visibility_s,
+            prefetch=prefetch,
+            drain_s=drain_s,
+            follow_setting=follow_setting,
+            priority=priority,
         )
         self._scale = Scale(consumers)
         self._seams = seams or Seams()
-        self._link = Link(self._connected, self._seams)
-        self._link.given = url if isinstance(url, AsyncClient) else None
+        given = url if isinstance(url, AsyncClient) else None
+        self._link = Link(self._connected, given, self._seams)
         # Of `scale` and `stop`, which any thread may call. A signal may interrupt the main thread
         # while it holds the lock.
         self._lock = threading.RLock()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._run: Run | None = None
-        self._asked: asyncio.Event | None = None
         self._was_run = False
         self._was_stopped = False
         if handler is not None:
@@ -396,7 +399,7 @@ class Worker:
         with self._lock:
             self._scale = self._scale.scaled(by)
             total = self._scale.total
-        self._in_loop(lambda run: run.look_again())
+        self._in_loop(Run.fill)
         return total
 
     def stop(self) -> None:
@@ -404,7 +407,7 @@ class Worker:
         called again.
         """
         self._was_stopped = True
-        self._in_loop(lambda _: self._asked.set() if self._asked else None)
+        self._in_loop(Run.stop)
 
     def use(
         self,
@@ -465,13 +468,12 @@ class Worker:
         )
 
     async def _run_with(self, client: AsyncClient) -> None:
-        asked = asyncio.Event()
         run = Run(self._plan, client, lambda: self._scale.total, self._follow, self._seams)
         with self._lock:
-            self._loop, self._run, self._asked = asyncio.get_running_loop(), run, asked
-        self._link.running = (asyncio.get_running_loop(), client)
+            self._run = run
+        self._link.running = (run.loop, client)
         if self._was_stopped:
-            asked.set()
+            run.stop()
         of = ", ".join(self._table.queues)
         url = shown_url(client.url)
         facts = {"of": of, "url": url, "consumers": self.consumers}
@@ -481,11 +483,11 @@ class Worker:
             extra={"fields": facts},
         )
         try:
-            await run.run(asked)
+            await run.run()
         finally:
             with self._lock:
-                self._loop = self._run = self._asked = None
-                self._link.running = None
+                self._run = None
+            self._link.running = None
 
     def _follow(self, settings: Iterable[int]) -> None:
         with self._lock:
@@ -498,12 +500,12 @@ class Worker:
                 *(", ".join(self._table.queues), total, before.total),
                 extra={"fields": {"consumers": total, "was": before.total}},
             )
-            self._in_loop(lambda run: run.look_again())
+            self._in_loop(Run.fill)
 
     def _in_loop(self, what: Callable[[Run], object]) -> None:
         with self._lock:
-            if self._loop is not None and self._run is not None:
-                self._loop.call_soon_threadsafe(what, self._run)
+            if self._run is not None:
+                self._run.loop.call_soon_threadsafe(what, self._run)
 
 
 def _all_of(ignore: Ignore) -> tuple[type[BaseException], ...]:
@@ -514,22 +516,17 @@ def _chosen(
     options: Options, choices: Choices | TaskChoices, kind: type[Choices] | type[TaskChoices]
 ) -> Options:
     """The options of a handler, or of a task. Raises ValueError, TypeError."""
-    of_policy: dict[str, Any] = {}
-    others: dict[str, Any] = {}
-    names = {each.name for each in fields(Policy)}
-    for name, value in choices.items():
-        if name not in kind.__annotations__:
-            what = "handler" if kind is Choices else "task"
-            known = ", ".join(kind.__annotations__)
-            raise TypeError(
-                f"a {what} has no option {name}{suggestion(name, kind.__annotations__)}: its "
-                f"options are {known}"
-            )
-        if name in names:
-            of_policy[name] = _all_of(value) if name == "ignore" else value  # type: ignore[arg-type]
-        else:
-            others["wait_s" if name == "wait" else name] = value
-    return replace(options, policy=replace(options.policy, **of_policy), **others)
+    for name in choices.keys() - kind.__annotations__.keys():
+        what = "handler" if kind is Choices else "task"
+        known = ", ".join(kind.__annotations__)
+        raise TypeError(
+            f"a {what} has no option {name}{suggestion(name, kind.__annotations__)}: its "
+            f"options are {known}"
+        )
+    chosen: dict[str, Any] = dict(choices)
+    if "ignore" in choices:
+        chosen["ignore"] = _all_of(choices["ignore"])
+    return replace(options, **chosen)
 
 
 @contextmanager
