@@ -4,7 +4,7 @@ import pytest
 
 from mq.access import callers, key_url, tokens
 from mq.broker import batches, claims, fetching, memory, publisher, ready
-from mq.client.worker import leases, worker
+from mq.client.worker import choices, leases
 from mq.coordination.coordinator import (
     ASSIGN_EVERY_S,
     MEMBER_BELIEVES_S,
@@ -152,7 +152,7 @@ RELATIONS = {
         MEMBER_GONE_S + 2 * MEMBER_LOOKS_EVERY_S + MEMBER_RENEWED_EVERY_S <= 2 * ASSIGN_EVERY_S
     ),
     "a worker asks for at most a batch": (
-        limits.CONSUMERS_MAX + worker.WORKER_PREFETCH_MAX <= limits.BATCH_MESSAGES_MAX
+        limits.CONSUMERS_MAX + choices.WORKER_PREFETCH_MAX <= limits.BATCH_MESSAGES_MAX
     ),
     "a lease is extended before it has lapsed": 0 < leases.LEASE_LEFT_SHARE < 1,
 }

@@ -1,9 +1,10 @@
 """Workers: call handlers with messages, several at a time, in an event loop and threads. See
 WORKER.md.
 
-From the top: `worker`, which programs use, and `tasks`, functions that messages call; `running`,
-one run of a worker; `polling`, `calling`, `settling` and `leases`, which act; `handlers`,
-`verdicts`, `typed`, `forms` and `dispatching`, which decide and are pure.
+From the top: `worker`, which programs use, `program`, their signals, and `tasks`, functions that
+messages call, with their `results`; `running`, one run of a worker; `polling`, `calling`,
+`settling`, `reporting` and `leases`, which act; `choices`, `handlers`, `verdicts`, `typed`,
+`forms`, `supply` and `dispatching`, which decide and are pure.
 """
 
 from mq.client.worker.calling import CallNext, Exited, Middleware, TimeLimitReached, logged

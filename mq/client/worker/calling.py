@@ -8,7 +8,7 @@ import inspect
 import logging
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from mq.client.worker.dispatching import TASK_HEADER, NoHandler
@@ -282,32 +282,25 @@ def logged(
     """
     steady = clock or SystemClock()
 
-    def say(
-        what: str, more: Mapping[str, object], message: AsyncWorkerMessage, began_s: float
-    ) -> None:
-        took_s = steady.steady_s() - began_s
-        facts = {
-            "queue": message.queue,
-            "id": message.id,
-            "receives": message.receives,
-            "took_s": round(took_s, 6),
-            **more,
-        }
-        ends = f": {more['error']}" if "error" in more else ""
-        logger.log(
-            *(level, "%s message %s of %s in %.3f s%s", what),
-            *(message.id, message.queue, took_s, ends),
-            extra={"fields": facts},
-        )
-
     async def log(message: AsyncWorkerMessage, call_next: CallNext) -> object:
         began_s = steady.steady_s()
+        what, ends = "handled", ""
+        more: dict[str, object] = {}
         try:
             result = await call_next(message)
+            more["result"] = result is not False
+            return result
         except BaseException as error:
-            say("failed on", {"error": type(error).__name__}, message, began_s)
+            what, ends = "failed on", f": {type(error).__name__}"
+            more["error"] = type(error).__name__
             raise
-        say("handled", {"result": result is not False}, message, began_s)
-        return result
+        finally:
+            took_s = steady.steady_s() - began_s
+            known = {"queue": message.queue, "id": message.id, "receives": message.receives}
+            logger.log(
+                *(level, "%s message %s of %s in %.3f s%s", what),
+                *(message.id, message.queue, took_s, ends),
+                extra={"fields": {**known, "took_s": round(took_s, 6), **more}},
+            )
 
     return log

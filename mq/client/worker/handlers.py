@@ -67,9 +67,7 @@ class Handler:
     around: Callable[[Any, Callable[[], Awaitable[object]]], Awaitable[object]] | None = None
 
     @classmethod
-    def of(
-        cls, function: Function, options: Options, messages: tuple[type, type] | None = None
-    ) -> "Handler":
+    def of(cls, function: Function, options: Options, messages: tuple[type, type]) -> "Handler":
         """Reads its arguments from its annotations. `messages`: the types of a message in the event
         loop and in a thread. Raises TypeError for an object that handles nothing when it is called,
         and for arguments that it would not get; ImportError for a body without the extra `typed`.
@@ -85,7 +83,7 @@ class Handler:
         bodies = [each for each in kinds if is_body(each)]
         if len(bodies) > 1 or len(kinds) - len(bodies) > 1:
             raise TypeError(f"{_EXPECTED}: {function!r} takes two of a kind")
-        if messages is not None and messages[is_async] in kinds:
+        if messages[is_async] in kinds:
             raise TypeError(
                 f"annotate the message of {'an async def' if is_async else 'a plain'} handler "
                 f"as {messages[not is_async].__name__}: {function!r}"

@@ -7,188 +7,37 @@ place is free; its place is free again once it is settled.
 import asyncio
 import functools
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from mq.client.client import AsyncClient, sender_of
 from mq.client.errors import one_line
 from mq.client.http_transport import shown_url
 from mq.client.message import AsyncMessage, return_unhandled
 from mq.client.options import Seams
-from mq.client.worker.calling import CANCELLED_END_S, Batch, Calling, Exited, Middleware
-from mq.client.worker.dispatching import WORKER_QUEUES_MAX, Table
-from mq.client.worker.handlers import Handler, Options
+from mq.client.worker.calling import CANCELLED_END_S, Batch, Calling, Exited
+from mq.client.worker.choices import WORKER_PREFETCH_MAX, Plan
+from mq.client.worker.dispatching import WORKER_QUEUES_MAX
+from mq.client.worker.handlers import Handler
 from mq.client.worker.leases import Delivery, Leases
 from mq.client.worker.polling import Poller, Polls, find, follow
 from mq.client.worker.reporting import Reporting
 from mq.client.worker.settling import Settling
+from mq.client.worker.supply import Supply
 from mq.client.worker.verdicts import Release, Verdict, failure_of, with_failure
 from mq.model.limits import BATCH_MESSAGES_MAX, CONSUMERS_MAX
 
-# Messages that wait in a worker beside those that are handled, for each queue.
-WORKER_PREFETCH_MAX: Final = 500
 # Releases of a drain that go on at once, and how long a handler that is cut short may take to end.
 RELEASES_AT_ONCE: Final = 32
 CUT_END_S: Final = 1.0
 RELEASED_AT_END_S: Final = 5.0
 
-K = TypeVar("K")
-T = TypeVar("T")
 
 Begun: TypeAlias = "dict[Delivery, asyncio.Future[bool] | None]"
 """The messages of a call, each with the report to mq that it begins."""
 
 _log: Final = logging.getLogger("mq.worker")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A worker's options; `options`: of handlers that have no others."""
-
-    table: Table[Handler]
-    options: Options
-    middleware: tuple[Middleware, ...] = ()
-    visibility_s: float | None = None
-    prefetch: int | None = None
-    drain_s: float = 0.0
-    follow_setting: bool = False
-    priority: int = 0
-
-
-class Supply(Generic[K, T]):
-    """Fetched messages whose handlers have not begun, of several queues that take turns; `kind_of`
-    a message: its handler.
-
-    Each queue is asked for its share of the free places, and for `prefetch` more. So a full queue
-    has its next message here, and an empty queue takes no place from the others.
-    """
-
-    def __init__(self, queues: Sequence[str], kind_of: Callable[[T], K]) -> None:
-        self._kind_of = kind_of
-        self._waiting: dict[str, dict[K, deque[tuple[int, T]]]] = {queue: {} for queue in queues}
-        self._turns: deque[str] = deque(queues)
-        self._came = 0
-
-    def __len__(self) -> int:
-        return sum(self.count(queue) for queue in self._waiting)
-
-    def count(self, queue: str) -> int:
-        """How many messages of the queue wait."""
-        return sum(len(line) for line in self._waiting[queue].values())
-
-    def has(self, queue: str, kind: K) -> bool:
-        """Whether messages of the queue and the handler wait."""
-        return kind in self._waiting.get(queue, ())
-
-    def add(self, queue: str) -> None:
-        self._waiting[queue] = {}
-        self._turns.append(queue)
-
-    def remove(self, queue: str) -> list[T]:
-        """Takes all messages of a queue, and removes it."""
-        self._turns.remove(queue)
-        return _in_order(self._waiting.pop(queue))
-
-    def put(self, queue: str, messages: Iterable[T]) -> None:
-        """Adds messages, in this order."""
-        for message in messages:
-            self._came += 1
-            line = self._waiting[queue].setdefault(self._kind_of(message), deque())
-            line.append((self._came, message))
-
-    def take(self, size_of: Callable[[str, K, int], int] = lambda *_: 1) -> list[T]:
-        """Takes the messages of the next call: the oldest ones of the queue, among those with any,
-        whose turn is longest ago. `size_of` a queue, a handler and the number of its messages that
-        wait: how many go into one call now; 0: none.
-        """
-        for _ in range(len(self._turns)):
-            queue = self._turns[0]
-            self._turns.rotate(-1)
-            lines = self._waiting[queue]
-            for kind in sorted(lines, key=lambda each: lines[each][0][0]):
-                line = lines[kind]
-                if size := size_of(queue, kind, len(line)):
-                    found = [line.popleft()[1] for _ in range(size)]
-                    if not line:
-                        del lines[kind]
-                    return found
-        return []
-
-    def drop(self, messages: Sequence[T]) -> None:
-        """Removes those of these messages that still wait."""
-        gone = set(messages)
-        for queue, lines in self._waiting.items():
-            left = {
-                kind: deque(each for each in line if each[1] not in gone)
-                for kind, line in lines.items()
-            }
-            self._waiting[queue] = {kind: line for kind, line in left.items() if line}
-
-    def take_all(self) -> list[T]:
-        found = [message for lines in self._waiting.values() for message in _in_order(lines)]
-        for lines in self._waiting.values():
-            lines.clear()
-        return found
-
-    def wanted(self, queue: str, free: int, prefetch: int, size: int = 1) -> int:
-        """How many messages to fetch of a queue, with `free` places for calls of up to `size`
-        messages, where `prefetch` messages may wait. None while more than half of them do, so that
-        one fetch brings several.
-        """
-        waiting = self.count(queue)
-        share = -(-free // len(self._waiting)) * size
-        if share == 0 and 2 * waiting > prefetch:
-            return 0
-        return max(share + prefetch - waiting, 0)
-
-
-def _in_order(lines: dict[K, deque[tuple[int, T]]]) -> list[T]:
-    return [message for _, message in sorted((e for line in lines.values() for e in line), key=_at)]
-
-
-def _at(entry: tuple[int, object]) -> int:
-    return entry[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """How many messages a worker handles at a time: its option (`own`), the sum of its queues'
-    settings (`said`, 0: none), and by how much it was scaled since (`difference`). Raises
-    ValueError.
-    """
-
-    own: int
-    said: int = 0
-    difference: int = 0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.own <= CONSUMERS_MAX:
-            raise ValueError(
-                f"consumers must be a whole number from 1 to {CONSUMERS_MAX}, not {self.own!r}"
-            )
-
-    @property
-    def total(self) -> int:
-        """The number, 1 to 100."""
-        return _bounded(self._base + self.difference)
-
-    def scaled(self, by: int) -> "Scale":
-        """Scaled by `by`. Only the effective change counts: a part beyond a bound is forgotten."""
-        return replace(self, difference=_bounded(self.total + by) - self._base)
-
-    def following(self, settings: Iterable[int]) -> "Scale":
-        """With the settings of all its queues; 0: none."""
-        return replace(self, said=sum(settings))
-
-    @property
-    def _base(self) -> int:
-        return _bounded(self.said or self.own)
-
-
-def _bounded(count: int) -> int:
-    return min(max(count, 1), CONSUMERS_MAX)
 
 
 class Run:
@@ -213,7 +62,7 @@ class Run:
         self._settling = Settling(self._leases, seams)
         self._calling = Calling(plan.middleware, self._leases)
         self._url = url = shown_url(client.url)
-        self._queues = ", ".join(plan.table.queues)
+        self._named = f"the worker of {', '.join(plan.table.queues)} at {url}"
         self._polls = Polls(
             wanted=self._wanted,
             came=self._came,
@@ -235,13 +84,14 @@ class Run:
         self._ripe: set[tuple[str, Handler]] = set()
         self._ripening: dict[tuple[str, Handler], asyncio.TimerHandle] = {}
         self._is_draining = False
-        self._asked = asyncio.Event()
-        self._failed: asyncio.Future[None] = self.loop.create_future()
+        # It is asked to end, or failed.
+        self._over: asyncio.Future[None] = self.loop.create_future()
         self._cut: asyncio.Future[None] = self.loop.create_future()
 
     def stop(self) -> None:
         """Asks it to drain and end."""
-        self._asked.set()
+        if not self._over.done():
+            self._over.set_result(None)
 
     async def run(self) -> None:
         """Runs until it is asked to end, and drains; cancelled, it waits for no handler. Raises
@@ -249,10 +99,9 @@ class Run:
         """
         for name in self._plan.table.names:
             self._add_queue(name)
-        asking = asyncio.create_task(self._asked.wait())
         reporting = asyncio.create_task(self._reporting.run())
         helping = [asyncio.create_task(each) for each in self._helpers()]
-        ending: set[asyncio.Future[Any]] = {self._failed, *helping, asking}
+        ending: set[asyncio.Future[Any]] = {self._over, *helping}
         drain_s = self._plan.drain_s
         try:
             await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
@@ -260,13 +109,13 @@ class Run:
             drain_s = 0.0
             raise
         finally:
-            self._failed.cancel()
-            for task in (asking, *helping):
+            self._over.cancel()
+            for task in helping:
                 task.cancel()
             await self._drain(drain_s)
             reporting.cancel()
             await asyncio.wait({reporting})
-        for future in (*helping, self._failed):
+        for future in (*helping, self._over):
             if future.done() and not future.cancelled() and (error := future.exception()):
                 raise error
 
@@ -286,8 +135,8 @@ class Run:
         task.add_done_callback(self._ended_polling)
 
     def _ended_polling(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (error := task.exception()) and not self._failed.done():
-            self._failed.set_exception(error)
+        if not task.cancelled() and (error := task.exception()) and not self._over.done():
+            self._over.set_exception(error)
 
     def _found(self, queues: Sequence[str]) -> None:
         """mq has these queues: takes up those that fit a pattern, and drops those that are gone."""
@@ -303,15 +152,15 @@ class Run:
         if gone or new[:room]:
             facts = {"found": new[:room], "gone": sorted(gone)}
             _log.info(
-                "the worker of %s at %s has %d queues: %d are new, %d are gone",
-                *(self._queues, self._url, len(self._polling), len(new[:room]), len(gone)),
+                "%s has %d queues: %d are new, %d are gone",
+                *(self._named, len(self._polling), len(new[:room]), len(gone)),
                 extra={"fields": facts},
             )
         if new[room:]:
             _log.warning(
-                "the worker of %s at %s has %d queues, the most: it leaves %d others that fit, "
+                "%s has %d queues, the most: it leaves %d others that fit, "
                 "such as %s; use narrower patterns, and a worker for each",
-                *(self._queues, self._url, len(self._polling), len(new[room:]), new[room]),
+                *(self._named, len(self._polling), len(new[room:]), new[room]),
             )
 
     def _drop_queue(self, name: str) -> None:
@@ -434,8 +283,8 @@ class Run:
         self._calls[handler] -= 1
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error(
-                "the worker of %s at %s failed on a message by an error of its own: %s",
-                *(self._queues, self._url, one_line(error, with_kind=True)),
+                "%s failed on a message by an error of its own: %s",
+                *(self._named, one_line(error, with_kind=True)),
                 exc_info=error,
             )
         self.fill()
@@ -519,8 +368,8 @@ class Run:
     async def _drain(self, drain_s: float) -> None:
         self._is_draining = True
         _log.info(
-            "the worker of %s at %s drains: its handlers of %d messages have %g s",
-            *(self._queues, self._url, len(self._handling), drain_s),
+            "%s drains: its handlers of %d messages have %g s",
+            *(self._named, len(self._handling), drain_s),
             extra={"fields": {"handled": len(self._handling), "drain_s": drain_s}},
         )
         ends_s = self._seams.clock.steady_s() + drain_s
@@ -535,15 +384,15 @@ class Run:
             task.cancel()
         if late:
             _log.warning(
-                "the worker of %s at %s could not settle %d messages in time: they are delivered "
+                "%s could not settle %d messages in time: they are delivered "
                 "again when they are due",
-                *(self._queues, self._url, len(late)),
+                *(self._named, len(late)),
                 extra={"fields": {"tasks": len(late)}},
             )
             await asyncio.wait(late)
         await self._leases.close()
         self._calling.close()
-        _log.info("the worker of %s at %s has drained", self._queues, self._url)
+        _log.info("%s has drained", self._named)
 
     async def _release(self) -> None:
         """Releases the messages whose handlers have not begun: those that wait now, then those that

@@ -8,14 +8,11 @@ It is durable before the call's message is deleted: the worker that gets the mes
 killed between the two finds it, and does not run the task again.
 """
 
-import asyncio
 import copy
-import dataclasses
 import functools
 import inspect
 import json
 import re
-import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
 from typing import (
@@ -24,7 +21,6 @@ from typing import (
     Generic,
     ParamSpec,
     Protocol,
-    TypeAlias,
     TypedDict,
     TypeVar,
     Unpack,
@@ -36,22 +32,15 @@ from mq.client import wire
 from mq.client.client import AsyncClient, check_queue_name
 from mq.client.errors import (
     ClientError,
-    KeyNotFound,
-    KeyTaken,
     MessageNotFound,
     NotUsable,
-    Problem,
     QueueNotFound,
-    Unanswered,
-    one_line,
 )
-from mq.client.options import Seams
-from mq.client.portal import Portal
 from mq.client.values import NewMessage, Schedule
 from mq.client.worker.dispatching import TASK_HEADER
 from mq.client.worker.handlers import Handler, Options
 from mq.client.worker.messages import AsyncWorkerMessage
-from mq.client.worker.settling import SETTLE_AGAIN_S, SETTLE_AGAIN_S_MAX
+from mq.client.worker.results import Asks, Link, Results, in_queue
 from mq.client.worker.verdicts import BadResult, Release, failure_of
 from mq.model.failure import Failure
 from mq.model.limits import SIDELINE_SUFFIX
@@ -62,15 +51,12 @@ R = TypeVar("R")
 C = TypeVar("C")
 T = TypeVar("T")
 
-RESULTS_SUFFIX: Final = "-results"
 # How soon a result that is not there is looked for again: the first time, and at most.
 LOOK_S: Final = 0.05
 LOOK_S_MAX: Final = 1.0
 _LOOK_GROWTH: Final = 1.5
 
 _NAME: Final = re.compile(r"[0-9A-Za-z_.:-]{1,128}")
-
-_Asks: TypeAlias = Callable[[AsyncClient], Coroutine[Any, Any, T]]
 
 
 class TaskFailed(RuntimeError):
@@ -94,125 +80,6 @@ class MessageOptions(TypedDict, total=False):
     visibility_s: int | None
     ttl_s: int | None
     idempotency_key: str | None
-
-
-class Link:
-    """How tasks ask mq: by the worker's client in its event loop, elsewhere by a client of their
-    own, in a background thread that starts with the first call.
-    """
-
-    def __init__(
-        self, connected: Callable[[], AsyncClient], given: AsyncClient | None, seams: Seams
-    ) -> None:
-        """`given`: the client that the worker was made with: the only one then."""
-        self._connected = connected
-        self._given = given
-        self._lock = threading.Lock()
-        self._own: tuple[Portal, AsyncClient] | None = None
-        self.seams = seams
-        self.running: tuple[asyncio.AbstractEventLoop, AsyncClient] | None = None
-        """The worker's loop and its client, while it runs."""
-
-    async def call(self, ask: "_Asks[T]") -> T:
-        """Asks from an event loop."""
-        running = self.running
-        if running is not None and running[0] is asyncio.get_running_loop():
-            return await ask(running[1])
-        if self._given is not None:
-            return await ask(self._given)
-        portal, client = self._opened()
-        return await asyncio.wrap_future(portal.submit(lambda: ask(client)))
-
-    def wait(self, ask: "_Asks[T]") -> T:
-        """Asks from a thread. Raises NotUsable for a worker that was made with an AsyncClient."""
-        if self._given is not None:
-            raise NotUsable(
-                "the worker was made with an AsyncClient, which works in its event loop alone: "
-                "await the method whose name ends in _async"
-            )
-        portal, client = self._opened()
-        return portal.run(lambda: ask(client))
-
-    def _opened(self) -> tuple[Portal, AsyncClient]:
-        with self._lock:
-            if self._own is None or self._own[0].is_over:  # As in a forked process.
-                client = self._connected()
-                self._own = Portal(client.close, name="mq-tasks"), client
-            return self._own
-
-
-async def _in_queue(client: AsyncClient, name: str, message: NewMessage) -> str:
-    """Publishes a message, and creates its queue where there is none. Durable on return."""
-    queue = client.queue(name)
-    try:
-        return await queue.publish_message(message)
-    except QueueNotFound:
-        await queue.create()
-        return await queue.publish_message(message)
-
-
-class Results:
-    """The results of one task, in a queue of their own."""
-
-    def __init__(self, queue: str, ttl_s: int, link: Link) -> None:
-        self.queue = queue + RESULTS_SUFFIX
-        check_queue_name(self.queue)
-        self._ttl_s = ttl_s
-        self._link = link
-
-    async def read(self, client: AsyncClient, id_: str) -> dict[str, Any] | None:
-        """The kept `result` or `failure` of a call; None: it has neither."""
-        try:
-            stored = await client.queue(self.queue).read_key(_key(id_))
-        except (KeyNotFound, QueueNotFound):
-            return None
-        return cast(dict[str, Any], json.loads(stored.body))
-
-    async def has_result(self, message: AsyncWorkerMessage) -> bool:
-        """Whether a message that was delivered before has a result."""
-        found = await self._link.call(lambda client: self.read(client, message.id))
-        return found is not None and "result" in found
-
-    async def keep(self, message: AsyncWorkerMessage, body: bytes, *, is_result: bool) -> None:
-        """Keeps a result, in place of a failure; or a failure, if there is neither. Durable on
-        return. Retries while the message is the worker's. Raises BadResult once mq refuses it.
-        """
-        pause_s = SETTLE_AGAIN_S
-        wanted = NewMessage(
-            body, content_type=wire.JSON, key=_key(message.id), ttl_s=self._ttl_s, priority=None
-        )
-        while not message.is_lost:
-            try:
-                await self._link.call(lambda client: self._keep(client, wanted, is_result))
-                return
-            except (Problem, Unanswered) as error:
-                if isinstance(error, Problem) and not error.retryable:
-                    raise BadResult(f"mq does not keep the result: {one_line(error)}") from error
-                await self._link.seams.sleep(pause_s)
-                pause_s = min(2 * pause_s, SETTLE_AGAIN_S_MAX)
-
-    async def _keep(self, client: AsyncClient, wanted: NewMessage, is_result: bool) -> None:
-        try:
-            await _in_queue(client, self.queue, wanted)
-        except KeyTaken:
-            key = cast(str, wanted.key)
-            found = await self.read(client, key)
-            if is_result and (found is None or "failure" in found):
-                if found is not None:
-                    await _delete_key(client, self.queue, key)
-                await _in_queue(client, self.queue, wanted)
-
-
-def _key(id_: str) -> str:
-    """The lookup key of a result: the UUID with which the call's id begins."""
-    return id_.partition(",")[0]
-
-
-async def _delete_key(client: AsyncClient, queue: str, key: str) -> None:
-    try:
-        await client.queue(queue).delete_key(key)
-    except KeyNotFound:
-        return
 
 
 class Handle(Generic[R]):
@@ -377,50 +244,46 @@ class Task(Generic[P, R, C]):
         when: float | timedelta | datetime | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> "_Asks[Handle[R]]":
-        message = NewMessage(
-            self.form.written(args, kwargs),
-            content_type=wire.JSON,
-            headers={TASK_HEADER: self.name},
-            **self._options,
-        )
+    ) -> "Asks[Handle[R]]":
+        timing: dict[str, Any] = {"delay_s": when}
         if isinstance(when, datetime):
-            message = dataclasses.replace(message, at=when)
-        elif when is not None:
-            delay_s = when.total_seconds() if isinstance(when, timedelta) else when
-            message = dataclasses.replace(message, delay_s=delay_s)
+            timing = {"at": when}
+        elif isinstance(when, timedelta):
+            timing = {"delay_s": when.total_seconds()}
+        message = NewMessage(**self._call(args, kwargs), **timing)
 
         async def ask(client: AsyncClient) -> Handle[R]:
-            return self.handle(await _in_queue(client, self.queue, message))
+            queue = client.queue(self.queue)
+            publish = functools.partial(queue.publish_message, message)
+            return self.handle(await in_queue(queue, publish))
 
         return ask
 
     def _scheduling(
         self, name: str, when: Every | Cron, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> "_Asks[Schedule]":
+    ) -> "Asks[Schedule]":
         if "idempotency_key" in self._options:
             raise ValueError("a schedule's calls have no idempotency_key")
         if isinstance(when, Cron):
             timing: dict[str, Any] = {"cron": when.expression, "tz": when.tz}
         else:
             timing = {"every_s": when.every_s, "delay_s": when.delay_s}
-        given: dict[str, Any] = {
+        given = {**self._call(args, kwargs), **timing}
+
+        async def ask(client: AsyncClient) -> Schedule:
+            queue = client.queue(self.queue)
+            return await in_queue(queue, functools.partial(queue.schedule, name, **given))
+
+        return ask
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The message of a call, as arguments of `publish` and `schedule`."""
+        return {
             "body": self.form.written(args, kwargs),
             "content_type": wire.JSON,
             "headers": {TASK_HEADER: self.name},
             **self._options,
-            **timing,
         }
-
-        async def ask(client: AsyncClient) -> Schedule:
-            queue = client.queue(self.queue)
-            try:
-                return await queue.schedule(name, **given)
-            except QueueNotFound:
-                await queue.create()
-                return await queue.schedule(name, **given)
-
-        return ask
 
     def _around(
         self, options: Options

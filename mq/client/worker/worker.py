@@ -2,34 +2,28 @@
 
 import asyncio
 import logging
-import os
-import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import Field, replace
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import (
-    Any,
-    ClassVar,
-    Final,
-    ParamSpec,
-    Protocol,
-    TypeAlias,
-    TypedDict,
-    TypeVar,
-    Unpack,
-    overload,
-)
+from typing import Any, Final, ParamSpec, TypeVar, Unpack, overload
 
 from mq.access.tls import Certificates
 from mq.client.client import AsyncClient, check_queue_name
 from mq.client.errors import NotUsable
 from mq.client.http_transport import shown_url
-from mq.client.options import URL_DEFAULT, Seams, check_seconds
+from mq.client.options import URL_DEFAULT, Seams
 from mq.client.worker.calling import Middleware
+from mq.client.worker.choices import (
+    A,
+    B,
+    Choices,
+    Ignore,
+    Plan,
+    Registers,
+    TaskChoices,
+    all_of,
+    chosen,
+)
 from mq.client.worker.dispatching import (
     TASK_HEADER,
     TYPE_HEADER,
@@ -40,22 +34,14 @@ from mq.client.worker.dispatching import (
 )
 from mq.client.worker.handlers import Handler, Options
 from mq.client.worker.messages import AsyncWorkerMessage, WorkerMessage
-from mq.client.worker.running import WORKER_PREFETCH_MAX, Plan, Run, Scale
-from mq.client.worker.tasks import Link, MakesTask, Task
-from mq.client.worker.verdicts import (
-    WORKER_SECONDS_MAX,
-    Backoff,
-    OnError,
-    OnFalse,
-    OnIgnored,
-)
-from mq.model.errors import suggestion
+from mq.client.worker.program import heard, refuse_while_loading
+from mq.client.worker.results import Link
+from mq.client.worker.running import Run
+from mq.client.worker.supply import Scale
+from mq.client.worker.tasks import MakesTask, Task
+from mq.client.worker.verdicts import Backoff, OnError, OnFalse, OnIgnored
 from mq.model.limits import (
     CONSUMERS_MAX,
-    MESSAGE_TTL_S_MAX,
-    PRIORITY_MAX,
-    VISIBILITY_S_MAX,
-    VISIBILITY_S_MIN,
 )
 
 # Messages that a worker handles at a time: each may have a thread of its own.
@@ -66,87 +52,8 @@ WORKER_CONNECTIONS_SPARE: Final = 32
 
 _log: Final = logging.getLogger("mq.worker")
 
-_IS_LOADING: Final = ContextVar("is_loading", default=False)
-
-_HEARD: Final = (signal.SIGTERM, signal.SIGINT)
-_EXIT_BASE: Final = 128
-
-
-class Dataclass(Protocol):
-    """A dataclass."""
-
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-
-
-class Model(Protocol):
-    """A model of pydantic."""
-
-    @classmethod
-    def model_validate_json(cls, json_data: bytes, /) -> Any:
-        """The model that a body of JSON has. Raises ValueError."""
-
-
-Ignore: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
-"""Exceptions of handlers that are no failures."""
-Taken: TypeAlias = WorkerMessage | AsyncWorkerMessage | Dataclass | Model
-"""What a handler may take of a message."""
-A = TypeVar("A", bound=Taken)
-B = TypeVar("B", bound=Taken)
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class TaskChoices(TypedDict, total=False):
-    """A task's options, each by default the worker's; see Worker. `consumers`: how many of its
-    calls run at a time, by default as many as the worker's.
-    """
-
-    ignore: Ignore
-    on_ignored: OnIgnored
-    on_error: OnError
-    retries: int | None
-    backoff: Backoff
-    time_limit_s: float | None
-    consumers: int | None
-
-
-class Choices(TaskChoices, total=False):
-    """A handler's options: also what happens if it returns False. `max`: the handler takes lists of
-    at most that many messages; `wait`: the seconds that the first one waits for others.
-    """
-
-    on_false: OnFalse
-    max: int
-    wait: float
-
-
-class Registers(Protocol):
-    """The decorator of a handler, which it returns as it is."""
-
-    @overload
-    def __call__(self, function: Callable[[A], R], /) -> Callable[[A], R]: ...
-    @overload
-    def __call__(self, function: Callable[[A, B], R], /) -> Callable[[A, B], R]: ...
-    @overload
-    def __call__(self, function: Callable[[list[A]], R], /) -> Callable[[list[A]], R]: ...
-    @overload
-    def __call__(
-        self, function: Callable[[list[A], list[B]], R], /
-    ) -> Callable[[list[A], list[B]], R]: ...
-
-
-class RunsInImport(NotUsable):
-    """A module runs its worker inside `loading`."""
-
-
-@contextmanager
-def loading() -> Iterator[None]:
-    """Workers refuse to run inside the block."""
-    token = _IS_LOADING.set(True)
-    try:
-        yield
-    finally:
-        _IS_LOADING.reset(token)
 
 
 class Worker:
@@ -205,24 +112,13 @@ class Worker:
         key: str | Path | None = None,
         seams: Seams | None = None,
     ) -> None:
-        if prefetch is not None and not 0 <= prefetch <= WORKER_PREFETCH_MAX:
-            raise ValueError(
-                f"prefetch must be a whole number from 0 to {WORKER_PREFETCH_MAX}, not {prefetch!r}"
-            )
-        if not 0 <= priority <= PRIORITY_MAX:
-            raise ValueError(
-                f"priority must be a whole number from 0 to {PRIORITY_MAX}, not {priority!r}"
-            )
-        if visibility_s is not None:
-            check_seconds("visibility_s", visibility_s, VISIBILITY_S_MIN, VISIBILITY_S_MAX)
-        check_seconds("drain_s", drain_s, 0.0, WORKER_SECONDS_MAX)
         self._url = url
         self._token = token
         self._certificates = Certificates(ca_file, certificate, key)
         self._queue = queue
         self._table: Table[Handler] = Table()
         options = Options(
-            ignore=_all_of(ignore),
+            ignore=all_of(ignore),
             on_false=on_false,
             on_error=on_error,
             backoff=backoff or Backoff(),
@@ -297,15 +193,11 @@ class Worker:
         """
         if callable(queue):
             return self.handler()(queue)
-        name = queue if queue is not None else self._queue
-        if name is None:
-            raise ValueError(
-                "which queue is the handler of? Name it: Worker(queue=...) or handler(queue)"
-            )
+        name = self._queue_of(queue, "handler(queue)")
         if not is_pattern(name):
             check_queue_name(name)
         fit = Fit(type, key_prefix, type_header)
-        options = _chosen(self._plan.options, choices, Choices)
+        options = chosen(self._plan.options, choices, Choices)
 
         def registered(function: Callable[..., object]) -> Callable[..., object]:
             kinds = (AsyncWorkerMessage, WorkerMessage)
@@ -352,17 +244,8 @@ class Worker:
         """
         if function is not None:
             return self.task()(function)
-        options = _chosen(self._plan.options, choices, TaskChoices)
-        of = queue if queue is not None else self._queue
-        if of is None:
-            raise ValueError(
-                "which queue is the task of? Name it: Worker(queue=...) or task(queue=...)"
-            )
-        if result_ttl_s is not None and not 1 <= result_ttl_s <= MESSAGE_TTL_S_MAX:
-            raise ValueError(
-                f"result_ttl_s must be whole seconds from 1 to {MESSAGE_TTL_S_MAX}, not "
-                f"{result_ttl_s!r}"
-            )
+        options = chosen(self._plan.options, choices, TaskChoices)
+        of = self._queue_of(queue, "task(queue=...)")
 
         def made(function: Callable[..., Any]) -> Task[Any, Any, Any]:
             named = name if name is not None else getattr(function, "__name__", "")
@@ -371,6 +254,12 @@ class Worker:
             return task
 
         return made
+
+    def _queue_of(self, given: str | None, call: str) -> str:
+        queue = given if given is not None else self._queue
+        if queue is None:
+            raise ValueError(f"which queue is it of? Name it: Worker(queue=...) or {call}")
+        return queue
 
     def _add(self, queue: str, fit: Fit, handler: Handler) -> None:
         if self._was_run:
@@ -439,11 +328,7 @@ class Worker:
         """
         if not self._table.queues:
             raise ValueError("the worker has no handler: add one with @worker.handler(queue)")
-        if _IS_LOADING.get():
-            raise RunsInImport(
-                "the module runs its worker when it is imported. mqctl worker runs it: put run() "
-                'below `if __name__ == "__main__":`.'
-            )
+        refuse_while_loading()
         if self._was_run:
             raise NotUsable("a worker runs once: make another one")
         self._was_run = True
@@ -475,8 +360,7 @@ class Worker:
         if self._was_stopped:
             run.stop()
         of = ", ".join(self._table.queues)
-        url = shown_url(client.url)
-        facts = {"of": of, "url": url, "consumers": self.consumers}
+        facts = {"of": of, "url": shown_url(client.url), "consumers": self.consumers}
         _log.info(
             "the worker works on %s at %s, %d messages at a time",
             *facts.values(),
@@ -506,55 +390,3 @@ class Worker:
         with self._lock:
             if self._run is not None:
                 self._run.loop.call_soon_threadsafe(what, self._run)
-
-
-def _all_of(ignore: Ignore) -> tuple[type[BaseException], ...]:
-    return (ignore,) if isinstance(ignore, type) else tuple(ignore)
-
-
-def _chosen(
-    options: Options, choices: Choices | TaskChoices, kind: type[Choices] | type[TaskChoices]
-) -> Options:
-    """The options of a handler, or of a task. Raises ValueError, TypeError."""
-    for name in choices.keys() - kind.__annotations__.keys():
-        what = "handler" if kind is Choices else "task"
-        known = ", ".join(kind.__annotations__)
-        raise TypeError(
-            f"a {what} has no option {name}{suggestion(name, kind.__annotations__)}: its "
-            f"options are {known}"
-        )
-    chosen: dict[str, Any] = dict(choices)
-    if "ignore" in choices:
-        chosen["ignore"] = _all_of(choices["ignore"])
-    return replace(options, **chosen)
-
-
-@contextmanager
-def heard(ask: Callable[[], None]) -> Iterator[None]:
-    """Inside, the first SIGTERM or SIGINT calls `ask`, and the second ends the process at once,
-    with exit code 128 + its number. Only in the main thread; a signal that is ignored, as SIGINT of
-    a shell's background jobs, stays so.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    was_asked = False
-
-    def hear(number: int, _: FrameType | None) -> None:
-        nonlocal was_asked
-        if was_asked:
-            # Without any clean-up, which may hang.
-            os._exit(_EXIT_BASE + number)
-        was_asked = True
-        ask()
-
-    before = {each: signal.getsignal(each) for each in _HEARD}
-    for each, handler in before.items():
-        if handler != signal.SIG_IGN:
-            signal.signal(each, hear)
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            if handler is not None:
-                signal.signal(each, handler)

@@ -18,7 +18,7 @@ from mq.client.worker import Backoff, BadBody
 from mq.client.worker.handlers import is_body
 
 if TYPE_CHECKING:
-    from mq.client.worker.worker import Choices
+    from mq.client.worker.choices import Choices
 
 
 @dataclass

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mq.client.worker.dispatching import Fit, Table
 from mq.client.worker.leases import LEASE_S_MIN, Lease, ServerTime
-from mq.client.worker.running import Scale, Supply
+from mq.client.worker.supply import Scale, Supply
 from mq.client.worker.verdicts import Backoff, Delete, Lapse, Policy, Release, Sideline
 from mq.model.limits import CONSUMERS_MAX
 

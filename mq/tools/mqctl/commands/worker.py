@@ -14,7 +14,7 @@ import click
 
 from mq.client.errors import ClientError
 from mq.client.worker import Worker
-from mq.client.worker.worker import RunsInImport, loading
+from mq.client.worker.program import RunsInImport, loading
 from mq.runtime import logs
 from mq.tools.mqctl.complaints import failed
 from mq.tools.mqctl.exits import Failed, of_signal
