@@ -1,7 +1,6 @@
 """The page for workers: every program and command of it, as it stands there."""
 
 import asyncio
-import contextlib
 import importlib
 import importlib.util
 import re
@@ -10,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from harness.processes import PATIENCE_S, Processes
@@ -78,35 +77,24 @@ async def test_every_program_handles_all_that_comes(
 
 
 class Web:
-    """Stands for FastAPI and Django, which the tests do not install; and for Flask where it is not
-    there, as it is beside moto. It knows of each what the page uses.
+    """Stands for FastAPI and Django, which the tests do not install. It knows of each what the page
+    uses.
     """
-
-    def __init__(self, name: str = "") -> None:
-        self.app = name
 
     def post(self, _: str) -> Any:
         return lambda function: function
 
-    get = post
-
     @staticmethod
     def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+        transaction = SimpleNamespace(atomic=lambda call: call, on_commit=lambda call: call())
         for name, members in {
             "fastapi": {"FastAPI": Web},
-            "flask": {"Flask": Web},
             "django": {},
-            "django.db": {
-                "transaction": SimpleNamespace(
-                    atomic=contextlib.nullcontext, on_commit=lambda call: call()
-                )
-            },
-            "django.http": {"HttpRequest": object, "JsonResponse": lambda said, status: said},
+            "django.db": {"transaction": transaction},
         }.items():
-            if name != "flask" or importlib.util.find_spec(name) is None:
-                module = ModuleType(name)
-                vars(module).update(members)
-                monkeypatch.setitem(sys.modules, name, module)
+            module = ModuleType(name)
+            vars(module).update(members)
+            monkeypatch.setitem(sys.modules, name, module)
 
 
 async def test_tasks_are_sent_from_programs_and_web_applications(
@@ -116,11 +104,11 @@ async def test_tasks_are_sent_from_programs_and_web_applications(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     Web.installed(monkeypatch)
-    app, asks, fastapi, django, flask = TASKS
+    app, asks, fastapi, django = TASKS
     (tmp_path / "app.py").write_text(app.replace(URL, server.url))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "app", raising=False)
-    worker, greet = (getattr(importlib.import_module("app"), name) for name in ("worker", "greet"))
+    worker = importlib.import_module("app").worker
 
     def run(program: str) -> dict[str, Any]:
         (tmp_path / "asks.py").write_text(program)
@@ -128,23 +116,11 @@ async def test_tasks_are_sent_from_programs_and_web_applications(
 
     def in_threads() -> None:
         run(asks)
-        assert run(django)["register"](None, "Eve") == {"name": "Eve"}
-        found = run(flask)
-        if isinstance(found["web"], Web):
-            id_ = found["greets"]("Flo")["id"]
-        else:
-            id_ = found["web"].test_client().post("/greetings/Flo").json["id"]
-        assert greet.handle(id_).result(PATIENCE_S) == "hello Flo"
+        run(django)["register"]("Eve")
 
     async with working(worker):
         await asyncio.to_thread(in_threads)
-        web = run(fastapi)
-        id_ = (await web["greets"]("Fay"))["id"]
-
-        async def said() -> str | None:
-            return cast(str | None, (await web["greeting"](id_))["text"])
-
-        assert await comes_true(said) == "hello Fay"
+        assert await run(fastapi)["greets"]("Fay") == "hello Fay"
     shown = re.findall(r"^print\(.*\)  # (.*)$", asks, re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == shown
     async with AsyncClient(server.url) as client:
