@@ -3,8 +3,8 @@ WORKER.md.
 
 From the top: `worker`, which programs use, `program`, their signals, and `tasks`, functions that
 messages call, with their `results`; `running`, one run of a worker; `polling`, `calling`,
-`settling`, `reporting` and `leases`, which act; `choices`, `handlers`, `verdicts`, `typed`,
-`forms`, `supply` and `dispatching`, which decide and are pure.
+`settling`, `reporting`, `supply` and `leases`, which act; `choices`, `handlers`, `verdicts`,
+`typed`, `forms` and `dispatching`, which decide and are pure.
 """
 
 from mq.client.worker.calling import CallNext, Exited, Middleware, TimeLimitReached, logged

@@ -24,7 +24,7 @@ from mq.client.worker.leases import Delivery, Leases
 from mq.client.worker.polling import Poller, Polls, find, follow
 from mq.client.worker.reporting import Reporting
 from mq.client.worker.settling import Settling
-from mq.client.worker.supply import Supply
+from mq.client.worker.supply import Ripening, Supply
 from mq.client.worker.verdicts import Release, Verdict, failure_of, with_failure
 from mq.model.limits import BATCH_MESSAGES_MAX, CONSUMERS_MAX
 
@@ -79,10 +79,7 @@ class Run:
         self._follow = follow
         self._handling: set[asyncio.Task[None]] = set()
         self._calls: Counter[Handler | None] = Counter()
-        # Handlers of batches whose messages have waited long enough, and those whose messages still
-        # wait.
-        self._ripe: set[tuple[str, Handler]] = set()
-        self._ripening: dict[tuple[str, Handler], asyncio.TimerHandle] = {}
+        self._ripening = Ripening(self._supply, self.fill)
         self._is_draining = False
         # It is asked to end, or failed.
         self._over: asyncio.Future[None] = self.loop.create_future()
@@ -169,7 +166,7 @@ class Run:
         waiting = self._supply.remove(name)
         for handler in {each.handler for each in waiting}:
             if handler is not None:
-                self._ripens_no_more(name, handler)
+                self._ripening.taken(name, handler)
 
         for each in waiting:
             self._reporting.begins(each)  # It is reported no more.
@@ -215,7 +212,7 @@ class Run:
         self._reporting.came(deliveries)
         for handler in {each.handler for each in deliveries}:
             if handler is not None and handler.options.max is not None:
-                self._ripen_in(queue, handler)
+                self._ripening.came(queue, handler)
         self.fill()
 
     def _returned(self, deliveries: Sequence[Delivery]) -> None:
@@ -224,30 +221,8 @@ class Run:
         for delivery in deliveries:
             self._leases.let_go(delivery)
             if delivery.handler is not None:
-                self._ripens_no_more(delivery.message.queue, delivery.handler)
+                self._ripening.taken(delivery.message.queue, delivery.handler)
         self.fill()
-
-    def _ripen_in(self, queue: str, handler: Handler) -> None:
-        """Calls the handler with fewer than `max` messages once they have waited."""
-
-        line = (queue, handler)
-
-        def ripen() -> None:
-            self._ripe.add(line)
-            self.fill()
-
-        if not handler.options.wait:
-            self._ripe.add(line)
-        elif line not in self._ripening:
-            self._ripening[line] = self.loop.call_later(handler.options.wait, ripen)
-
-    def _ripens_no_more(self, queue: str, handler: Handler) -> None:
-        """Some messages were taken: where none is left, the next ones wait anew."""
-        line = (queue, handler)
-        if not self._supply.has(*line):
-            self._ripe.discard(line)
-            if (timer := self._ripening.pop(line, None)) is not None:
-                timer.cancel()
 
     def _size(self, queue: str, handler: Handler | None, waiting: int) -> int:
         """How many of a handler's messages go into a call now."""
@@ -257,7 +232,7 @@ class Run:
             return 0
         if waiting >= handler.size:
             return handler.size
-        return waiting if (queue, handler) in self._ripe else 0
+        return waiting if (queue, handler) in self._ripening.ripe else 0
 
     def fill(self) -> None:
         """Starts handlers while there are free places."""
@@ -268,7 +243,7 @@ class Run:
             begun = {each: self._reporting.begins(each) for each in taken}
             handler = taken[0].handler
             if handler is not None:
-                self._ripens_no_more(taken[0].message.queue, handler)
+                self._ripening.taken(taken[0].message.queue, handler)
             begun = {each: since for each, since in begun.items() if not each.is_lost}
             if begun:
                 task = asyncio.create_task(self._handle_all(handler, begun))

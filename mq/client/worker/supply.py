@@ -1,10 +1,12 @@
-"""Fetched messages that wait for a handler, and how many are handled at a time. Pure."""
+"""Fetched messages that wait for a handler, and how many are handled at a time."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from mq.client.worker.handlers import Handler
 from mq.model.limits import CONSUMERS_MAX
 
 K = TypeVar("K")
@@ -104,6 +106,41 @@ def _in_order(lines: dict[K, deque[tuple[int, T]]]) -> list[T]:
 
 def _at(entry: tuple[int, object]) -> int:
     return entry[0]
+
+
+class Ripening:
+    """Which handlers of batches may be called with fewer than `max` messages, since these have
+    waited long enough; `look_again` is called when one may.
+    """
+
+    def __init__(self, supply: Supply[Any, Any], look_again: Callable[[], None]) -> None:
+        self._supply = supply
+        self._look_again = look_again
+        self._timers: dict[tuple[str, Handler], asyncio.TimerHandle] = {}
+        self.ripe: set[tuple[str, Handler]] = set()
+        """The queues and handlers."""
+
+    def came(self, queue: str, handler: Handler) -> None:
+        """Messages of the queue and the handler came."""
+        line = (queue, handler)
+
+        def ripen() -> None:
+            self.ripe.add(line)
+            self._look_again()
+
+        if not handler.options.wait:
+            self.ripe.add(line)
+        elif line not in self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers[line] = loop.call_later(handler.options.wait, ripen)
+
+    def taken(self, queue: str, handler: Handler) -> None:
+        """Some messages were taken: where none is left, the next ones wait anew."""
+        line = (queue, handler)
+        if not self._supply.has(*line):
+            self.ripe.discard(line)
+            if (timer := self._timers.pop(line, None)) is not None:
+                timer.cancel()
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,8 @@ class Worker:
         NoHandler.
 
         Raises ValueError for two handlers of the same messages and for options out of bounds,
-        TypeError for an object that is no handler, BadName, and NotUsable once the worker runs.
+        TypeError for an object that is no handler, ImportError for a typed body without the extra
+        `typed`, BadName, and NotUsable once the worker runs.
         """
         if callable(queue):
             return self.handler()(queue)
@@ -240,7 +241,8 @@ class Worker:
         nothing, False included.
 
         Raises ValueError for a second task of this name, and for options out of bounds; TypeError
-        for annotations that JSON cannot give, BadName, and NotUsable once the worker runs.
+        for annotations that JSON cannot give, ImportError without the extra `typed`, BadName, and
+        NotUsable once the worker runs.
         """
         if function is not None:
             return self.task()(function)
