@@ -33,7 +33,6 @@ RELEASES_AT_ONCE: Final = 32
 CUT_END_S: Final = 1.0
 RELEASED_AT_END_S: Final = 5.0
 
-
 Begun: TypeAlias = "dict[Delivery, asyncio.Future[bool] | None]"
 """The messages of a call, each with the report to mq that it begins."""
 
@@ -167,7 +166,6 @@ class Run:
         for handler in {each.handler for each in waiting}:
             if handler is not None:
                 self._ripening.taken(name, handler)
-
         for each in waiting:
             self._reporting.begins(each)  # It is reported no more.
 

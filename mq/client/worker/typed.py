@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from mq.client.errors import one_line
 from mq.client.worker.verdicts import BadBody
+from mq.model.limits import MIB
 
 try:
     from pydantic import ConfigDict, RootModel, ValidationError, create_model
@@ -20,7 +21,9 @@ except ImportError as error:
         f"typed bodies and tasks need pydantic ({error}); pip install 'mq[typed]'"
     ) from error
 
-# pydantic needs seconds to describe a million faults.
+# pydantic collects the faults of a body before it says one: of a larger body, gigabytes.
+TYPED_BYTES_MAX: Final = MIB
+# It needs seconds to describe a million faults.
 FAULTS_MAX: Final = 1000
 
 
@@ -31,7 +34,8 @@ class _Strict(RootModel[Any]):
 
 def reader_of(kind: Any, unfit: str) -> Callable[[bytes], Any]:
     """Makes a reader of JSON as this type, which raises BadBody; its text begins with `unfit`.
-    Members that a dataclass lacks are ignored. Raises TypeError for a type that JSON cannot give.
+    Members that a dataclass lacks are ignored; a body has at most TYPED_BYTES_MAX. Raises TypeError
+    for a type that JSON cannot give.
     """
     try:
         # pydantic 2.7 takes None for no type.
@@ -48,6 +52,8 @@ def reader_of(kind: Any, unfit: str) -> Callable[[bytes], Any]:
         raise TypeError(f"JSON cannot give {_named(kind)}: {why}") from None
 
     def reads(body: bytes) -> Any:
+        if len(body) > TYPED_BYTES_MAX:
+            raise BadBody(f"{unfit}: it has {len(body)} bytes, more than {TYPED_BYTES_MAX}")
         try:
             _DECODER.decode(body.decode())
             return model.model_validate_json(body).root

@@ -40,9 +40,7 @@ from mq.client.worker.running import Run
 from mq.client.worker.supply import Scale
 from mq.client.worker.tasks import MakesTask, Task
 from mq.client.worker.verdicts import Backoff, OnError, OnFalse, OnIgnored
-from mq.model.limits import (
-    CONSUMERS_MAX,
-)
+from mq.model.limits import CONSUMERS_MAX
 
 # Messages that a worker handles at a time: each may have a thread of its own.
 CONSUMERS_DEFAULT: Final = 4

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from mq import Worker, WorkerMessage
 from mq.client.worker import BadBody
 from mq.client.worker.typed import json_of, reader_of
+from mq.model.limits import MIB
 
 OrderId = NewType("OrderId", int)
 JSON = st.recursive(
@@ -181,10 +182,11 @@ def member(name: str, value: bytes) -> bytes:
         member("id", b"9" * 100_000),
         member("what", b"9" * 100_000),
         member("id", b"2"),
+        member("ways", b"[0" + b",0" * MIB + b"]"),
         member("what", b'{"a": 1, "a": 2}'),
         json.dumps({"id": 1, "dish": {"name": "soup"}}).encode("utf-16"),
     ],
-    ids=range(21),
+    ids=range(22),
 )
 @pytest.mark.parametrize("kind", [Order, Model])
 def test_what_is_no_object_of_json_does_not_fit(kind: type, body: bytes) -> None:
