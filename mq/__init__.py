@@ -10,14 +10,7 @@ if TYPE_CHECKING:
     from mq.client.worker.worker import Worker
 
 __version__ = "0.1.0"
-__all__ = [
-    "AsyncClient",
-    "AsyncWorkerMessage",
-    "Client",
-    "Worker",
-    "WorkerMessage",
-    "__version__",
-]
+__all__ = ["AsyncClient", "AsyncWorkerMessage", "Client", "Worker", "WorkerMessage", "__version__"]
 
 # Imported when first used: a program that uses a part of mq does not load the client.
 _MODULES: Final = {

@@ -117,10 +117,7 @@ class Telling:
     """A member's report. `redelivery` returns the counts of the work without leadership."""
 
     def __init__(
-        self,
-        work: Work,
-        policies: Policies,
-        redelivery: Callable[[], Mapping[str, int]] = dict,
+        self, work: Work, policies: Policies, redelivery: Callable[[], Mapping[str, int]] = dict
     ) -> None:
         self._work = work
         self._policies = policies

@@ -90,12 +90,7 @@ MUTATING_PATH = {
 OF_SOCKETS = {("mq.http.acceptor", "fcntl", "ioctl")}
 # A program in the user's cache is no root's, nor is a command's output, or memory without a name;
 # a fake's root is made and taken away as a whole.
-OUTSIDE_ROOTS = {
-    "mq.testing.inside",
-    "mq.metrics.board",
-    "mq.spark.java",
-    "mq.tools.mqctl.cli",
-}
+OUTSIDE_ROOTS = {"mq.testing.inside", "mq.metrics.board", "mq.spark.java", "mq.tools.mqctl.cli"}
 FOLDER_NAMES = {"new", "queues", "delay", "remove", "deleted"}
 # Where such a word is none of a folder's: states' names, a query parameter, a field of an answer or
 # of a manifest.

@@ -94,10 +94,7 @@ def main(
 
 
 def _measure(
-    place: Place,
-    rhythm: tuple[int, int, float],
-    rivals: Sequence[Rival],
-    flags: Sequence[str],
+    place: Place, rhythm: tuple[int, int, float], rivals: Sequence[Rival], flags: Sequence[str]
 ) -> list[Times]:
     """The times of each round."""
     seconds, rounds, waits_s = rhythm

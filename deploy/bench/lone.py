@@ -100,11 +100,7 @@ def _ready(place: Place, number: int) -> Iterator[Callable[[Times], None]]:
 
 
 def _turn(
-    times: Times,
-    name: str,
-    to_mq: Connection,
-    to_empty: Connection,
-    bare: Mapping[Commit, Serial],
+    times: Times, name: str, to_mq: Connection, to_empty: Connection, bare: Mapping[Commit, Serial]
 ) -> None:
     """Everything once."""
     with times.of(_EMPTY):

@@ -114,20 +114,14 @@ def _round(spark: SparkSession, top: Path, messages: int) -> Iterator[tuple[str,
     yield of("read", messages, lambda: _read(spark, path))
     yield of("binaryFile", messages, lambda: _read_by_spark(spark, ready))
     yield of(
-        "open, read, write Parquet",
-        messages,
-        lambda: write_parquet(ready, top / "plain.parquet"),
+        "open, read, write Parquet", messages, lambda: write_parquet(ready, top / "plain.parquet")
     )
     queues = [QUEUE.text]
     yield of("drain", messages, lambda: drain(spark, path, queues, top / "out").messages)
     yield of("archive", messages, lambda: archive(spark, path, top / "archive").messages)
     yield of("load", messages, lambda: load(spark, path, top / "out").messages)
     yield of("rename", 2 * messages, lambda: _there_and_back(ready, top / "away"))
-    yield of(
-        "shovel",
-        messages,
-        lambda: shovel(spark, path, QUEUE.text, "true", to=OTHER).moved,
-    )
+    yield of("shovel", messages, lambda: shovel(spark, path, QUEUE.text, "true", to=OTHER).moved)
     yield of("history", messages, lambda: _counted(spark, path, top))
 
 

@@ -24,14 +24,7 @@ JWTS_KNOWN_MAX: Final = 1024
 _log = logger("mq.access")
 
 # Malformed tokens raise these, also tokens that are nested too deeply or have an impossible time.
-_BAD: Final = (
-    jwt.PyJWTError,
-    BadClaims,
-    ValueError,
-    TypeError,
-    RecursionError,
-    OverflowError,
-)
+_BAD: Final = (jwt.PyJWTError, BadClaims, ValueError, TypeError, RecursionError, OverflowError)
 # The injected clock checks times.
 _OPTIONS: Any = {
     "require": ["exp", "aud"],

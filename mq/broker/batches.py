@@ -20,10 +20,7 @@ from mq.model.errors import (
     Unavailable,
 )
 from mq.model.headers import print_block
-from mq.model.limits import (
-    PACK_MESSAGES_MIN,
-    ROW_BYTES_MAX,
-)
+from mq.model.limits import PACK_MESSAGES_MIN, ROW_BYTES_MAX
 from mq.model.message import Envelope, Posted
 from mq.model.names import MessageId, QueueName
 from mq.model.packs import cut
@@ -207,11 +204,7 @@ async def _rows(broker: Broker, queue: Queue, rows: Sequence[Posted]) -> Sequenc
 
 
 async def _group(
-    broker: Broker,
-    queue: Queue,
-    bodies: Sequence[bytes],
-    envelope: Envelope,
-    files: Sequence[int],
+    broker: Broker, queue: Queue, bodies: Sequence[bytes], envelope: Envelope, files: Sequence[int]
 ) -> Sequence[Published]:
     try:
         if len(files) < len(bodies):

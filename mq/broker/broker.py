@@ -39,12 +39,7 @@ from mq.store.core.standing import queue_exists
 from mq.store.disk.commit import Committer
 from mq.store.keys.entries import drop_stale
 from mq.store.operations.peek import Head, Peeked, list_heads, peek
-from mq.store.operations.queues import (
-    ANY_SHAPE,
-    WantedShape,
-    create_queue,
-    delete_queue,
-)
+from mq.store.operations.queues import ANY_SHAPE, WantedShape, create_queue, delete_queue
 from mq.store.operations.read import Choice, Reading
 from mq.store.operations.release import release_many
 from mq.store.operations.remove import Wanted, find_key, remove_by_key, remove_many
@@ -336,11 +331,7 @@ class Broker:
             queue.added(*ids)
 
     async def read(
-        self,
-        name: QueueName,
-        message_id: MessageId,
-        choice: Choice,
-        with_removed: bool = True,
+        self, name: QueueName, message_id: MessageId, choice: Choice, with_removed: bool = True
     ) -> Reading:
         """Reads a message without consuming it. Raises QueueNotFound, MessageNotFound,
         Unavailable.

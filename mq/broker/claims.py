@@ -179,11 +179,7 @@ class Claimer:
     """The claims of a queue, or of one selection of it. Use it on the event loop's thread."""
 
     def __init__(
-        self,
-        queue: Claimed,
-        scanner: Scanner,
-        ready: ReadyList,
-        selection: Selection | None = None,
+        self, queue: Claimed, scanner: Scanner, ready: ReadyList, selection: Selection | None = None
     ) -> None:
         self.ready = ready
         self.selection = selection

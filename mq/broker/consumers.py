@@ -449,12 +449,7 @@ class Consuming:
         """Whether WAITERS_MAX consumers are connected already."""
         return self.waiters >= self._waiters_max
 
-    async def subscribe(
-        self,
-        name: QueueName,
-        terms: Terms,
-        taker: Taker,
-    ) -> Consumer:
+    async def subscribe(self, name: QueueName, terms: Terms, taker: Taker) -> Consumer:
         """Adds a consumer to the queue. Claims may begin before this returns. Raises QueueNotFound,
         QueueExpired, TooManyWaiters, TooManySelections, Unavailable.
         """
@@ -482,10 +477,7 @@ class Consuming:
         self.waiters -= 1
 
     async def fetch(
-        self,
-        name: QueueName,
-        terms: Terms = ANY_MESSAGE,
-        wait_s: float = 0,
+        self, name: QueueName, terms: Terms = ANY_MESSAGE, wait_s: float = 0
     ) -> Delivery | None:
         """Claims the queue's next message; waits for it up to `wait_s` seconds. None when no
         message is ready by then. Raises TooManyWaiters and Unavailable; QueueNotFound and

@@ -80,11 +80,7 @@ class Cohort(Waiter):
 
 
 async def fetch_many(
-    broker: Broker,
-    name: QueueName,
-    count: int,
-    terms: Terms = ANY_MESSAGE,
-    wait_s: float = 0,
+    broker: Broker, name: QueueName, count: int, terms: Terms = ANY_MESSAGE, wait_s: float = 0
 ) -> list[Delivery]:
     """Claims the queue's next messages in their order: at most `count`, about BATCH_BYTES_MAX of
     bodies, and as many as the memory budget has room for. Waits up to `wait_s` for the first one.
@@ -117,12 +113,7 @@ async def fetch_many(
     return found
 
 
-async def _claim(
-    queue: Queue,
-    found: list[Delivery],
-    count: int,
-    terms: Terms,
-) -> bool:
+async def _claim(queue: Queue, found: list[Delivery], count: int, terms: Terms) -> bool:
     """Claims ready messages in cohorts. The sizes of the messages so far limit the next cohort to
     the room in memory. False when no more messages are ready.
     """

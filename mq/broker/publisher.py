@@ -15,12 +15,7 @@ from mq.broker.limits import Limits
 from mq.broker.memory import Reservation
 from mq.broker.queue import Queue
 from mq.broker.refreshing import Refresher
-from mq.model.errors import (
-    MqError,
-    PublishDiffers,
-    QueueExpired,
-    QueuePaused,
-)
+from mq.model.errors import MqError, PublishDiffers, QueueExpired, QueuePaused
 from mq.model.headers import print_block
 from mq.model.message import Envelope, Held, Posted
 from mq.model.names import Key, MessageId, QueueName, UuidSource
@@ -172,11 +167,7 @@ class Publisher:
         )
 
     async def packs(
-        self,
-        queue: Queue,
-        bodies: Sequence[bytes],
-        envelope: Envelope,
-        files: Sequence[int],
+        self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope, files: Sequence[int]
     ) -> list[MessageId | Exception]:
         """Publishes messages as one operation, `files` with this many of them each. Returns each
         one's id or error. Raises an error that concerns all. Durable on return: yes.
@@ -199,11 +190,7 @@ class Publisher:
         ]
 
     async def pack(
-        self,
-        queue: Queue,
-        bodies: Sequence[bytes],
-        envelope: Envelope,
-        refusal: MqError | None,
+        self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope, refusal: MqError | None
     ) -> list[MessageId]:
         """Publishes messages with an idempotency key together as one pack, or one alone. Returns
         their ids, or those of an earlier publish. `refusal`: raised where there was none. Raises
@@ -308,11 +295,7 @@ class Publisher:
         return Draft(queue.name, message_id, due_ms, is_scheduled, head, idempotency, for_s)
 
     def _deliver(
-        self,
-        queue: Queue,
-        draft: Draft,
-        operation: Steps[MessageId],
-        held: Held | None = None,
+        self, queue: Queue, draft: Draft, operation: Steps[MessageId], held: Held | None = None
     ) -> "asyncio.Future[MessageId]":
         queue.publishes((draft.id,), draft.head, held)
         future = self._committer.submit(operation)

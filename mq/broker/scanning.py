@@ -207,11 +207,5 @@ class SelectedScanner(Scanner):
 
     def _begin(self, limit: int, heads: Mapping[str, str]) -> SelectedLook:
         return SelectedLook(
-            self._root,
-            self._name,
-            limit,
-            self._selection,
-            self._barren,
-            self._order(),
-            heads=heads,
+            self._root, self._name, limit, self._selection, self._barren, self._order(), heads=heads
         )

@@ -272,10 +272,7 @@ class HttpTransport:
             raise NotUsable.closed()
         if self._session is None:
             connector = _Connector(
-                limit=0,
-                keepalive_timeout=KEEPALIVE_S,
-                socket_factory=self._socket,
-                ssl=self._tls,
+                limit=0, keepalive_timeout=KEEPALIVE_S, socket_factory=self._socket, ssl=self._tls
             )
             connector._pid = os.getpid()  # noqa: SLF001
             self._session = aiohttp.ClientSession(

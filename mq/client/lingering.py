@@ -6,13 +6,7 @@ import asyncio
 import contextlib
 from typing import Final, TypeAlias
 
-from mq.client.publishing import (
-    PACK_BYTES_SENT_MAX,
-    PACK_ROWS_MAX,
-    Packer,
-    content_of,
-    may_share,
-)
+from mq.client.publishing import PACK_BYTES_SENT_MAX, PACK_ROWS_MAX, Packer, content_of, may_share
 from mq.client.sending import Sender
 from mq.client.values import NewMessage, Published
 

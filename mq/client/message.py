@@ -10,13 +10,7 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias, cast, get_args
 
 from mq.client import wire
-from mq.client.errors import (
-    AlreadySettled,
-    ClientError,
-    DeliveredAgain,
-    MessageNotFound,
-    one_line,
-)
+from mq.client.errors import AlreadySettled, ClientError, DeliveredAgain, MessageNotFound, one_line
 from mq.client.forks import check_inherited
 from mq.client.options import CLOSE_S
 from mq.client.sending import Call, Sender, done_after, nothing
@@ -223,11 +217,7 @@ class AsyncMessage(Fetched):
                 self.settled = DELETED
 
     async def release(
-        self,
-        delay_s: float = 0.0,
-        *,
-        unhandled: bool = False,
-        reason: str | Failure | None = None,
+        self, delay_s: float = 0.0, *, unhandled: bool = False, reason: str | Failure | None = None
     ) -> None:
         """Makes the message ready again after `delay_s`. `reason` is kept with it: at most 8 KiB.
         With `unhandled`, which takes neither, the delivery does not count towards the queue's

@@ -12,14 +12,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from mq.client import wire
 from mq.client.bodies import StreamedBody
-from mq.client.errors import (
-    ClientError,
-    NotMq,
-    NotUsable,
-    Problem,
-    Unanswered,
-    UpgradeRefused,
-)
+from mq.client.errors import ClientError, NotMq, NotUsable, Problem, Unanswered, UpgradeRefused
 from mq.client.forks import renewed_by_forks
 from mq.client.options import Retry, Seams, Timeouts
 from mq.client.transport import Answer, Limits, Pairs, Request, Socket, Transport

@@ -54,8 +54,7 @@ def _blocking(
 ) -> Callable[Concatenate[Any, P], T]: ...
 @overload
 def _blocking(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
-    given: Callable[[T, Portal], S],
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]], given: Callable[[T, Portal], S]
 ) -> Callable[Concatenate[Any, P], S]: ...
 def _blocking(
     method: Callable[..., Coroutine[Any, Any, Any]],

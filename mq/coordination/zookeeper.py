@@ -333,9 +333,5 @@ def _client_of(address: Address) -> Any:
     }  # fmt: skip
     again = {"max_tries": -1, "max_delay": min(_CONNECTS_AGAIN_S_MAX, address.session_s)}
     return KazooClient(
-        address.hosts,
-        timeout=address.session_s,
-        connection_retry=again,
-        logger=_kazoo_log,
-        **given,
+        address.hosts, timeout=address.session_s, connection_retry=again, logger=_kazoo_log, **given
     )

@@ -51,8 +51,7 @@ class Admission:
             self._tokens, self._signers = await asyncio.to_thread(self._read_tokens)
         except (StartupError, OSError, RuntimeError) as error:
             _log.error(
-                "callers not reloaded; the old ones stay",
-                extra={"fields": {"error": str(error)}},
+                "callers not reloaded; the old ones stay", extra={"fields": {"error": str(error)}}
             )
             is_read = False
         if self._issued is not None:

@@ -76,10 +76,7 @@ class Daemon:
     """One mq process's server, for an event loop. Start it, then drain it."""
 
     def __init__(
-        self,
-        settings: ServerSettings,
-        files: Files | None = None,
-        clock: Clock | None = None,
+        self, settings: ServerSettings, files: Files | None = None, clock: Clock | None = None
     ) -> None:
         self._settings = settings
         self._clock = clock or SystemClock()

@@ -21,9 +21,7 @@ class Traces:
     def __init__(self) -> None:
         """Raises StartupError where the extra is not installed, or its environment is wrong."""
         try:
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
-                OTLPSpanExporter,
-            )
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
             from opentelemetry.sdk.resources import OTELResourceDetector, Resource  # noqa: PLC0415
             from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
             from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415

@@ -31,10 +31,7 @@ class Access:
     """
 
     def __init__(
-        self,
-        clock: Clock,
-        verifiers: Sequence[Verifier] = (),
-        certified: Certified | None = None,
+        self, clock: Clock, verifiers: Sequence[Verifier] = (), certified: Certified | None = None
     ) -> None:
         self.signers: Mapping[str, Signer] = _NO_SIGNERS
         """Callers that sign SQS requests, by access key id."""

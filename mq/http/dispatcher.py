@@ -9,16 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from mq.access.callers import Needs, check
 from mq.access.tokens import token_of
-from mq.http import (
-    batches,
-    messages,
-    operations,
-    queues,
-    reading,
-    schedules,
-    sidelines,
-    tagged,
-)
+from mq.http import batches, messages, operations, queues, reading, schedules, sidelines, tagged
 from mq.http.access import Access
 from mq.http.answers import Answer, Result, problem_answer
 from mq.http.consume.connection import consume

@@ -102,10 +102,7 @@ async def describe(service: Service, request: Request, path: Mapping[str, str]) 
             "expired": is_expired(queue.settings, service.broker.root.now_ms()),
             "totals": asdict(queue.totals),
             "lifetime": description.lifetime,
-            "process": {
-                "index": service.settings.process_index,
-                "of": service.settings.processes,
-            },
+            "process": {"index": service.settings.process_index, "of": service.settings.processes},
             "as_of": _as_of(counts.as_of, service.broker.root.now_ms()),
             "settings": {
                 **queue.settings.as_json(),

@@ -43,9 +43,7 @@ KEPT: Final = (
         values=tuple(each.name for each in fields(Totals) if each.name != "lost_races"),
     ),
     Kept(
-        "mq_lost_races",
-        "Claims of messages that another had just taken or held.",
-        is_counter=True,
+        "mq_lost_races", "Claims of messages that another had just taken or held.", is_counter=True
     ),
     Kept(
         "mq_memory_bodies_wanted",
@@ -56,14 +54,10 @@ KEPT: Final = (
     ),
     Kept("mq_memory_evicted", "Kept bodies that gave way to others.", is_counter=True),
     Kept(
-        "mq_history_lines_dropped",
-        "Lines of histories that could not be written.",
-        is_counter=True,
+        "mq_history_lines_dropped", "Lines of histories that could not be written.", is_counter=True
     ),
     Kept(
-        "mq_clock_steps",
-        "Times that a process saw its clock set, ahead or back.",
-        is_counter=True,
+        "mq_clock_steps", "Times that a process saw its clock set, ahead or back.", is_counter=True
     ),
     Kept("mq_memory_budget_bytes", "The budget for bodies in memory."),
     Kept("mq_memory_held_bytes", "Bytes of bodies in memory.", label=_LISTS, values=_HOLDERS),

@@ -61,14 +61,7 @@ from mq.model.errors import (
     UnknownField,
     UnknownSetting,
 )
-from mq.protocol import (
-    bodies,
-    envelopes,
-    fetching,
-    queues,
-    schedules,
-    sidelines,
-)
+from mq.protocol import bodies, envelopes, fetching, queues, schedules, sidelines
 from mq.protocol.conditions import IF_MATCH, IF_NONE_MATCH, IF_RANGE, RANGE
 from mq.protocol.endpoint import (
     ANY,
@@ -151,10 +144,7 @@ _KNOWN: Final = Answer(304, "The client has the current version.", headers=_PAGE
 
 def _settling(name: str, example: object) -> dict[str, Content]:
     """The body of a request that settles many messages."""
-    return {
-        JSON: Content(reference(name), example=example),
-        MERGE_PATCH: Content(reference(name)),
-    }
+    return {JSON: Content(reference(name), example=example), MERGE_PATCH: Content(reference(name))}
 
 
 _DECLARED: Final = (
@@ -190,11 +180,7 @@ _DECLARED: Final = (
         "Publishes a message, or a batch of messages with `split`.",
         more="The body is the message.",
         right=Right.PUBLISH,
-        parameters=(
-            *envelopes.ATTRIBUTES.values(),
-            bodies.SPLIT,
-            bodies.PACK,
-        ),
+        parameters=(*envelopes.ATTRIBUTES.values(), bodies.SPLIT, bodies.PACK),
         headers=(envelopes.IDEMPOTENCY,),
         body={**_BYTES, **rows_of("PostedRow")},
         body_is_required=False,
@@ -558,13 +544,7 @@ _DECLARED: Final = (
         body=_BYTES,
         body_is_required=False,
         answers=(
-            Answer(
-                200,
-                "The schedule existed.",
-                json_of("Schedule"),
-                _SCHEDULE_HEADERS,
-                _SCHEDULE,
-            ),
+            Answer(200, "The schedule existed.", json_of("Schedule"), _SCHEDULE_HEADERS, _SCHEDULE),
             Answer(
                 201, "The schedule is created.", json_of("Schedule"), _SCHEDULE_HEADERS, _SCHEDULE
             ),

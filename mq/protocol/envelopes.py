@@ -34,8 +34,7 @@ DELAY: Final = Seconds(
 AT: Final = Time("at", "When the message is ready, in the future. Instead of `delay`.")
 PRIORITY: Final = Whole("priority", 0, PRIORITY_MAX, "9 is delivered first. Default: the queue's.")
 KEY: Final = KeyText(
-    "key",
-    "A lookup key, unique in the queue until its message is deleted, purged or sidelined.",
+    "key", "A lookup key, unique in the queue until its message is deleted, purged or sidelined."
 )
 GROUP: Final = NameText(
     "group",

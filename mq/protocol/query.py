@@ -12,12 +12,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from mq.model.errors import BadName, BadParameter
 from mq.model.limits import KEY_WRITTEN_BYTES_MAX, SELECT_CHARS_MAX
-from mq.model.names import (
-    GROUP_PATTERN,
-    Key,
-    MessageId,
-    QueueName,
-)
+from mq.model.names import GROUP_PATTERN, Key, MessageId, QueueName
 from mq.model.selection import GROUPS, KINDS, Selection
 from mq.protocol import parameters
 from mq.protocol.parameters import Query

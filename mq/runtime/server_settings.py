@@ -13,11 +13,7 @@ from mq.model.limits import (
     REFRESH_EVERY_S,
     WAITERS_MAX_DEFAULT,
 )
-from mq.model.settings import (
-    CommitMode,
-    Durability,
-    QueueSettings,
-)
+from mq.model.settings import CommitMode, Durability, QueueSettings
 
 # The most processes beside those of --processes that a fetch allows for.
 PEERS_DEFAULT: Final = 0

@@ -23,15 +23,7 @@ from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
-from mq.store.leases.lease import (
-    Lease,
-    acknowledge,
-    claim,
-    forget_consumer,
-    leases_of,
-    own,
-    renew,
-)
+from mq.store.leases.lease import Lease, acknowledge, claim, forget_consumer, leases_of, own, renew
 from mq.store.leases.manifest import LEASE_S_DEFAULT, RENEWALS_PER_LEASE
 from mq.store.leases.releasing import release
 

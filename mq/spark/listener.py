@@ -76,10 +76,7 @@ class Runs:
         """Records that a batch of the run is committed; (report, end offset) of each source."""
         found = [each for source in sources if (each := Processed.read(*source)) is not None]
         before = self._processed.get(run, {})
-        self._processed[run] = {
-            **before,
-            **{(each.path, each.consumer): each for each in found},
-        }
+        self._processed[run] = {**before, **{(each.path, each.consumer): each for each in found}}
 
     def ended(self, run: str, is_well: bool) -> list[Processed]:
         """Removes a run that has ended. Returns what must be acknowledged now; nothing after a

@@ -153,11 +153,7 @@ def stage_rows(
 
 
 def commit_staged(
-    root: Root,
-    options: WriteOptions,
-    job: str,
-    staged: Sequence[Staged],
-    name: Key | None,
+    root: Root, options: WriteOptions, job: str, staged: Sequence[Staged], name: Key | None
 ) -> None:
     """Commits the publish, then moves all messages to their places. After the commit point nothing
     fails: mq-mover rolls the rest forward. Raises PublishFailed, Unavailable. Durable on return:
@@ -225,12 +221,7 @@ class _Rows:
     """Stages a partition's rows, one batch after the other."""
 
     def __init__(
-        self,
-        root: Root,
-        options: WriteOptions,
-        task: Task,
-        writer: StagingWriter,
-        ids: _Ids,
+        self, root: Root, options: WriteOptions, task: Task, writer: StagingWriter, ids: _Ids
     ) -> None:
         self._root = root
         self._task = task

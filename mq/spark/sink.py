@@ -24,13 +24,7 @@ from mq.model.errors import StorageFailed
 from mq.model.names import Key
 from mq.spark.opening import check_queue, following
 from mq.spark.options import BadOption, WriteOptions
-from mq.spark.publishing import (
-    Task,
-    abort_staged,
-    check_columns,
-    commit_staged,
-    stage_rows,
-)
+from mq.spark.publishing import Task, abort_staged, check_columns, commit_staged, stage_rows
 from mq.store.bulk.staging import Staged
 
 _QUERY: Final = "sql.streaming.queryId"

@@ -103,8 +103,7 @@ def invalid(value: object, parameter: str, reason: str) -> SqsError:
 def missing(parameter: str) -> SqsError:
     """A parameter that the request must have."""
     return SqsError(
-        "MissingRequiredParameterException",
-        f"The request must contain the parameter {parameter}.",
+        "MissingRequiredParameterException", f"The request must contain the parameter {parameter}."
     )
 
 

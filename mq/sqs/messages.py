@@ -579,10 +579,7 @@ async def _alone(act: Settle, asked: Asked, said: Result) -> Result:
         raise
 
 
-def _each(
-    operation: str,
-    act: Settle,
-) -> Callable[[Asked, Result], Awaitable[Result]]:
+def _each(operation: str, act: Settle) -> Callable[[Asked, Result], Awaitable[Result]]:
     async def batch(asked: Asked, said: Result) -> Result:
         opened = await asked.open(said["QueueUrl"], Right.CONSUME)
         entries = said["Entries"]

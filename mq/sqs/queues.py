@@ -98,10 +98,7 @@ async def _mark_target(asked: Asked, kept: Kept) -> None:
 
 
 async def _change(
-    asked: Asked,
-    name: str,
-    change: Callable[[Kept], Kept],
-    changed: Mapping[str, str] = _NOTHING,
+    asked: Asked, name: str, change: Callable[[Kept], Kept], changed: Mapping[str, str] = _NOTHING
 ) -> Kept:
     """Changes what a queue's label keeps, and the settings of changed attributes, whatever others
     change meanwhile. Returns the new contents. Durable on return: yes.
@@ -286,10 +283,7 @@ async def change_attributes(asked: Asked, said: Result) -> Result:
     await _check_target(asked, changed, opened.name)
     now_s = asked.now_s
     kept = await _change(
-        asked,
-        opened.name,
-        lambda kept: attributes.with_attributes(kept, changed, now_s),
-        changed,
+        asked, opened.name, lambda kept: attributes.with_attributes(kept, changed, now_s), changed
     )
     await _mark_target(asked, kept)
     return {}

@@ -77,8 +77,7 @@ _RESULT: Final[Mapping[str, Shape]] = {
     "SequenceNumber": "text",
 }
 _FAILED: Final = Many(
-    _fields(Id_="text", SenderFault_="flag", Code_="text", Message="text"),
-    "BatchResultErrorEntry",
+    _fields(Id_="text", SenderFault_="flag", Code_="text", Message="text"), "BatchResultErrorEntry"
 )
 _MESSAGE: Final = _fields(
     MessageId="text",

@@ -9,12 +9,7 @@ import stat
 from typing import Final, NamedTuple
 
 from mq.model.errors import StartupError
-from mq.store.core.root import (
-    Root,
-    rename_folder,
-    rmdir_if_empty,
-    sweep_unfinished,
-)
+from mq.store.core.root import Root, rename_folder, rmdir_if_empty, sweep_unfinished
 from mq.store.core.turns import is_taken
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone

@@ -140,9 +140,7 @@ def test_tokens_are_random_and_show_what_they_are() -> None:
 
 
 @given(st.lists(st.tuples(NAMES, st.lists(GRANTS, min_size=1, max_size=4)), max_size=5))
-def test_lines_that_are_made_are_parsed_to_the_same(
-    said: list[tuple[str, list[Grant]]],
-) -> None:
+def test_lines_that_are_made_are_parsed_to_the_same(said: list[tuple[str, list[Grant]]]) -> None:
     said = list({name: (name, grants) for name, grants in said}.values())
     tokens = [new_token() for _ in said]
     lines = [

@@ -190,9 +190,7 @@ async def test_each_selection_gets_its_own_in_order(broker: Broker) -> None:
     assert calm.ids == ids[1] + ids[4]
 
 
-async def test_what_one_of_two_selections_takes_the_other_does_not_look_for(
-    broker: Broker,
-) -> None:
+async def test_what_one_of_two_selections_takes_the_other_does_not_look_for(broker: Broker) -> None:
     ids = await publish(broker, 30, 5)
     both = [await taking(broker, select=text) for text in ("priority:5..", "priority:..5")]
     both.append(await taking(broker))
@@ -331,9 +329,7 @@ async def test_a_request_does_not_wait_for_looks_at_other_queues(tmp_path: Path)
     await broker.drain()
 
 
-async def test_a_scan_that_was_asked_for_in_a_pause_is_made_at_its_end(
-    tmp_path: Path,
-) -> None:
+async def test_a_scan_that_was_asked_for_in_a_pause_is_made_at_its_end(tmp_path: Path) -> None:
     # In its time nothing else is due that would look, and it hears all.
     root = open_root(str(tmp_path / "root"), Files(), FakeClock())
     listening = Listening(open_arrivals(root.layout), hears_all=True)

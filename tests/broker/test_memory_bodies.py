@@ -38,8 +38,7 @@ steps = st.one_of(
 
 @pytest.mark.certificate
 @given(
-    st.lists(steps, max_size=40),
-    st.sampled_from([0, 4 * KIB, 40 * KIB, MEMORY_IN_HAND_BYTES_MIN]),
+    st.lists(steps, max_size=40), st.sampled_from([0, 4 * KIB, 40 * KIB, MEMORY_IN_HAND_BYTES_MIN])
 )
 @settings(max_examples=examples(25))
 def test_a_fetch_brings_what_was_published_and_only_that_is_kept(

@@ -99,9 +99,7 @@ async def test_an_issuer_s_token_may_what_its_claims_say(callers: Callers) -> No
     assert await callers.ask("POST", "/orders/messages", token(TWO, scope="mq:*:admin")) == 401
 
 
-async def test_a_certificate_may_what_the_file_says_until_that_is_another(
-    callers: Callers,
-) -> None:
+async def test_a_certificate_may_what_the_file_says_until_that_is_another(callers: Callers) -> None:
     assert await callers.ask("GET", "/orders/messages", name="worker-1") == 204
     assert await callers.ask("POST", "/orders/messages", name="worker-1") == 403
     assert await callers.ask("GET", "/orders/messages", name="worker-2") == 401

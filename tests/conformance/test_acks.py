@@ -5,16 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from harness.api import (
-    UNKNOWN_ID,
-    Reply,
-    assert_problem,
-    call,
-    delete,
-    fetch,
-    make_queue,
-    publish,
-)
+from harness.api import UNKNOWN_ID, Reply, assert_problem, call, delete, fetch, make_queue, publish
 from harness.faults import FaultyFiles
 from harness.folders import message_files
 from harness.raw import raw_connection, raw_head

@@ -203,9 +203,7 @@ async def test_queues_of_a_connection_take_turns(server: Server) -> None:
     assert sorted(got) == sorted(names * 199)
 
 
-async def test_a_queue_that_waits_for_room_has_its_turn_once_another_is_left(
-    serve: Serve,
-) -> None:
+async def test_a_queue_that_waits_for_room_has_its_turn_once_another_is_left(serve: Serve) -> None:
     files = FaultyFiles()
     server = await serve(files=files)
     for name in ("a", "b"):

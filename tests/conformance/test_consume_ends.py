@@ -190,9 +190,7 @@ async def test_an_ack_for_which_there_is_no_storage_can_be_tried_again(serve: Se
         assert await consumer.statuses(ack=[message_id]) == [202]
 
 
-async def test_a_body_that_cannot_be_read_ends_the_connection_or_is_left_out(
-    serve: Serve,
-) -> None:
+async def test_a_body_that_cannot_be_read_ends_the_connection_or_is_left_out(serve: Serve) -> None:
     files = FaultyFiles()
     server = await serve(files=files)
     await make_queue(server)

@@ -378,9 +378,7 @@ async def test_a_message_claimed_for_a_client_that_went_is_ready_again(
     assert not files.open_paths("/queues/q/") or size > MIB
 
 
-async def test_a_client_that_went_does_not_take_a_message_from_one_who_waits(
-    serve: Serve,
-) -> None:
+async def test_a_client_that_went_does_not_take_a_message_from_one_who_waits(serve: Serve) -> None:
     files = FaultyFiles()
     server = await serve(files=files)
     await make_queue(server)

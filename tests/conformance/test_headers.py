@@ -198,9 +198,7 @@ async def test_more_than_there_is_room_for(server: Server, lines: list[bytes], b
     assert list((server.root / "new").iterdir()) == []
 
 
-async def test_a_line_of_a_request_that_is_too_long_is_no_matter_of_headers(
-    server: Server,
-) -> None:
+async def test_a_line_of_a_request_that_is_too_long_is_no_matter_of_headers(server: Server) -> None:
     answer = await raw_request(server.port, raw_head("GET", "/" + "q" * 9000))
     assert_problem(answer, 400, "bad-request")
 

@@ -171,9 +171,7 @@ async def test_one_connection_too_many_is_told_so_before_it_asks(serve: Serve) -
 
 
 @pytest.mark.certificate
-async def test_an_idle_connection_goes_for_a_new_one_and_one_that_waits_stays(
-    serve: Serve,
-) -> None:
+async def test_an_idle_connection_goes_for_a_new_one_and_one_that_waits_stays(serve: Serve) -> None:
     server = await serve(connections_max=2)
     async with raw_connection(server.port) as waiting, raw_connection(server.port) as idle:
         await waiting.send(raw_head("PUT", "/orders"))

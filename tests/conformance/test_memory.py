@@ -284,9 +284,7 @@ async def test_what_is_published_is_kept_for_the_selection_that_takes_it(server:
     await comes_true(lambda: _holds_nothing(server))
 
 
-async def test_what_other_processes_took_is_kept_no_more_after_the_next_scan(
-    serve: Serve,
-) -> None:
+async def test_what_other_processes_took_is_kept_no_more_after_the_next_scan(serve: Serve) -> None:
     server, other = await serve(), await serve()
     await make_queue(server)
     assert (await fetch(server)).status == 204

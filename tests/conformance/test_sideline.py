@@ -5,16 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.api import (
-    UNKNOWN_ID,
-    Reply,
-    assert_problem,
-    call,
-    delete,
-    fetch,
-    make_queue,
-    publish,
-)
+from harness.api import UNKNOWN_ID, Reply, assert_problem, call, delete, fetch, make_queue, publish
 from harness.audits import assert_audits_clean
 from harness.clock import FakeClock
 from harness.folders import message_files, mtime_ns

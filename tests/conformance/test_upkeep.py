@@ -247,9 +247,7 @@ async def test_a_queue_that_comes_into_use_while_all_are_looked_at_stays(serve: 
     assert (await fetch(server, "meanwhile")).id == message_id
 
 
-async def test_a_root_that_cannot_be_looked_at_is_said_so_and_looked_at_later(
-    serve: Serve,
-) -> None:
+async def test_a_root_that_cannot_be_looked_at_is_said_so_and_looked_at_later(serve: Serve) -> None:
     files = FaultyFiles()
     server = await serve(files=files)
     await make_queue(server)

@@ -7,16 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from harness.api import (
-    Reply,
-    StillClock,
-    assert_problem,
-    call,
-    delete,
-    fetch,
-    make_queue,
-    publish,
-)
+from harness.api import Reply, StillClock, assert_problem, call, delete, fetch, make_queue, publish
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.internals import connections, fetches_waiting

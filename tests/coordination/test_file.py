@@ -34,11 +34,7 @@ def members(bench: FileBench) -> Path:
 
 def test_what_lies_there_says_it(three: FileBench) -> None:
     said = json.loads((members(three) / "leader").read_text())
-    assert said == {
-        "version": 1,
-        "leader": "a",
-        "assigned": {"b": ["q2", "q5"], "c": ["q3", "q6"]},
-    }
+    assert said == {"version": 1, "leader": "a", "assigned": {"b": ["q2", "q5"], "c": ["q3", "q6"]}}
     assert {each.name for each in members(three).iterdir()} == {
         "leader",
         ".lock",

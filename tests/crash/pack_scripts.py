@@ -244,8 +244,7 @@ async def roll_forward_what_another_moved(on: Stage) -> None:
         (tried,) = tries(by.root.layout, by.root.files)
         first = pack.item(1)
         os.rename(
-            tried.item_path(by.root.layout, first),
-            by.root.layout.path(State.READY, QUEUE, first),
+            tried.item_path(by.root.layout, first), by.root.layout.path(State.READY, QUEUE, first)
         )
 
     await _work(on, work)

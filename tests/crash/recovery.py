@@ -10,14 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crash.archived import stored_and_reaped, unkept
-from crash.promises import (
-    ALIVE,
-    Found,
-    Ledger,
-    broken,
-    queues_of,
-    schedules_of,
-)  # fmt: skip
+from crash.promises import ALIVE, Found, Ledger, broken, queues_of, schedules_of  # fmt: skip
 from harness.audits import Audit, audit
 from harness.checking import checked
 from harness.clock import FakeClock

@@ -239,11 +239,7 @@ async def _drain(mq: Process, root: Path, ledger: Ledger) -> None:
 @pytest.mark.parametrize("redelivery", [False, True], ids=["alone", "with-mover-and-reaper"])
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_kill_loses_and_invents_nothing(
-    daemons: Processes,
-    root: Path,
-    seed: int,
-    redelivery: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    daemons: Processes, root: Path, seed: int, redelivery: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"seed {seed}")
     if seed == 2:

@@ -175,11 +175,7 @@ _MESSAGE = re.compile(rf"{_UUID}[^/ ]*")
 
 
 # Those that look at the root's file system.
-_LOOKING = (
-    "daemon.daemon",
-    "store.bulk.staging",
-    "store.disk.mounts",
-)
+_LOOKING = ("daemon.daemon", "store.bulk.staging", "store.disk.mounts")
 
 
 @dataclass

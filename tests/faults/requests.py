@@ -8,16 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from harness.api import (
-    PROBLEM_MEDIA_TYPE,
-    Reply,
-    call,
-    delete,
-    fetch,
-    make_queue,
-    post,
-    publish,
-)
+from harness.api import PROBLEM_MEDIA_TYPE, Reply, call, delete, fetch, make_queue, post, publish
 from harness.audits import looked_at
 from harness.folders import files_below
 from harness.internals import background_work

@@ -320,10 +320,7 @@ def published_over_another(place: LeasingRoot) -> Steps[object]:
     return published(place, key=K)
 
 
-@pytest.mark.parametrize(
-    ("begin", "where"),
-    [(deleted, ".d"), (published_over_another, "/.new")],
-)
+@pytest.mark.parametrize(("begin", "where"), [(deleted, ".d"), (published_over_another, "/.new")])
 def test_a_rename_that_found_nothing_and_was_not_done_is_told(
     place: LeasingRoot, files: GoneFiles, begin: Callable[[LeasingRoot], Steps[object]], where: str
 ) -> None:

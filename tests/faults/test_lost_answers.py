@@ -4,12 +4,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from harness.api import (
-    delete,
-    fetch,
-    make_queue,
-    publish,
-)
+from harness.api import delete, fetch, make_queue, publish
 from harness.faults import FaultyFiles
 from harness.folders import message_files
 from harness.server import Serve, body_sizes

@@ -5,16 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from harness.api import (
-    assert_problem,
-    assert_works,
-    call,
-    delete,
-    fetch,
-    make_queue,
-    post,
-    publish,
-)
+from harness.api import assert_problem, assert_works, call, delete, fetch, make_queue, post, publish
 from harness.faults import FaultyFiles
 from harness.folders import message_files
 from harness.server import Serve, Server, body_sizes, commit_modes

@@ -107,10 +107,7 @@ class Tab:
         """What axe finds that keeps people out: a rule's name, and the first element, each. Of
         colours see `faint`, which knows those of SVG too.
         """
-        options = {
-            "resultTypes": ["violations"],
-            "rules": {"color-contrast": {"enabled": False}},
-        }
+        options = {"resultTypes": ["violations"], "rules": {"color-contrast": {"enabled": False}}}
         found = (await Axe().run(self.page, options=options)).response["violations"]
         return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html']}" for one in found]
 

@@ -12,10 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-HERE = (
-    x509.DNSName("localhost"),
-    x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-)
+HERE = (x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
 DAY = datetime.timedelta(days=1)
 
 

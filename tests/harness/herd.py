@@ -200,10 +200,7 @@ class Cluster:
         return found
 
     def assert_it_holds(
-        self,
-        seed: int,
-        rules: tuple[Rule, ...],
-        owned: tuple[Rule, ...] = (*ALWAYS, *QUEUES),
+        self, seed: int, rules: tuple[Rule, ...], owned: tuple[Rule, ...] = (*ALWAYS, *QUEUES)
     ) -> None:
         """The rules of the histories, the root's own, and that no daemon met what it does not
         know. `owned`: those of the queue that its owners delete.

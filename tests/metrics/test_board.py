@@ -146,9 +146,7 @@ def test_flushes_of_threads_are_counted_at_a_commit_or_scrape_and_never_kept_lon
 @given(
     st.lists(
         st.tuples(
-            st.integers(0, 1),
-            st.integers(0, len(OUTCOMES) - 1),
-            st.floats(0, 100, allow_nan=False),
+            st.integers(0, 1), st.integers(0, len(OUTCOMES) - 1), st.floats(0, 100, allow_nan=False)
         )
     )
 )

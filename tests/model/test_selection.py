@@ -5,16 +5,7 @@ model that reads the terms one by one.
 import re
 
 import pytest
-from harness.selections import (
-    UUID,
-    Message,
-    Term,
-    Wanted,
-    messages,
-    said,
-    terms,
-    trees,
-)
+from harness.selections import UUID, Message, Term, Wanted, messages, said, terms, trees
 from hypothesis import given
 from hypothesis import strategies as st
 

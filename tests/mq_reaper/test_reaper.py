@@ -395,11 +395,7 @@ def test_what_could_not_be_unlinked_is_tried_again(folder: Path, clock: FakeCloc
 
 @pytest.mark.parametrize(
     "make",
-    [
-        lambda path: path.symlink_to("/etc/hostname"),
-        os.mkfifo,
-        lambda path: path.mkdir(),
-    ],
+    [lambda path: path.symlink_to("/etc/hostname"), os.mkfifo, lambda path: path.mkdir()],
     ids=["link", "fifo", "folder"],
 )
 @pytest.mark.parametrize("within", [False, True], ids=["in remove", "in a deleted queue"])

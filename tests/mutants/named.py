@@ -58,11 +58,7 @@ NAMED = (
         ),
     ),
     _call(
-        "of two names a sideline's stays",
-        "mq/store/core/two_names.py",
-        "_others",
-        "others",
-        "()",
+        "of two names a sideline's stays", "mq/store/core/two_names.py", "_others", "others", "()"
     ),
     _call(
         "what was known of a queue is never looked at again",

@@ -20,9 +20,7 @@ def test_two_clients_see_each_other_s_files(clients: tuple[Mount, Mount]) -> Non
     assert not (one.where / "folder" / "file").exists()
 
 
-def test_a_lock_keeps_the_other_client_out_until_it_is_closed(
-    clients: tuple[Mount, Mount],
-) -> None:
+def test_a_lock_keeps_the_other_client_out_until_it_is_closed(clients: tuple[Mount, Mount]) -> None:
     one, other = clients
     (one.where / "file").touch()
     with (one.where / "file").open("r+") as held:
@@ -91,9 +89,7 @@ def test_a_stale_handle_of_each_kind(clients: tuple[Mount, Mount]) -> None:
             os.pread(file.fileno(), 4, 0)
 
 
-def test_a_file_that_is_open_keeps_a_name_until_it_is_closed(
-    clients: tuple[Mount, Mount],
-) -> None:
+def test_a_file_that_is_open_keeps_a_name_until_it_is_closed(clients: tuple[Mount, Mount]) -> None:
     one, other = clients
     for body, take in ((b"unlinked", Path.unlink), (b"replaced", _replace)):
         (one.where / "file").write_bytes(body)
@@ -114,9 +110,7 @@ def _replace(path: Path) -> None:
     path.with_name("newer").rename(path)
 
 
-def test_a_name_that_was_not_there_stays_away_until_it_is_looked_for_again(
-    tmp_path: Path,
-) -> None:
+def test_a_name_that_was_not_there_stays_away_until_it_is_looked_for_again(tmp_path: Path) -> None:
     with nfs_mount(tmp_path, "one") as one, nfs_mount(tmp_path, "b", negative_s=3600) as other:
         assert not (other.where / "file").exists()
         (one.where / "file").touch()

@@ -36,11 +36,7 @@ TURNS = 40
 # Of clients, between two faults.
 OPERATIONS = 60
 
-pytestmark = [
-    pytest.mark.certificate,
-    pytest.mark.needs_root,
-    pytest.mark.timeout(2400),
-]
+pytestmark = [pytest.mark.certificate, pytest.mark.needs_root, pytest.mark.timeout(2400)]
 
 
 @pytest.fixture(scope="module")

@@ -46,8 +46,7 @@ SHAPE = ("bucket", "shards")
 TOKEN = {"Authorization": f"Bearer {os.environ['MQ_TOKEN']}"}
 
 schemathesis.openapi.format(
-    "date-time",
-    st.datetimes(FIRST, LAST).map(lambda time: time.replace(tzinfo=UTC).isoformat()),
+    "date-time", st.datetimes(FIRST, LAST).map(lambda time: time.replace(tzinfo=UTC).isoformat())
 )
 
 

@@ -31,8 +31,7 @@ def test_a_path_finds_its_route(path: str, pattern: str, values: dict[str, str])
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["//", "/-", "/-/x", "/-/page/", "/a/", "/a/b", "/a/messages/", "/a/messages/b/c"],
+    "path", ["//", "/-", "/-/x", "/-/page/", "/a/", "/a/b", "/a/messages/", "/a/messages/b/c"]
 )
 def test_other_paths_lead_nowhere(path: str) -> None:
     assert ROUTER.find(path) is None

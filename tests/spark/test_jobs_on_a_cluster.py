@@ -10,14 +10,7 @@ from typing import Any
 
 import pytest
 from harness.leases import QUEUE, LeasingRoot
-from harness.spark_cluster import (
-    CHECKOUT,
-    SITE,
-    SPARK_HOME,
-    TOPLEVEL,
-    SparkDaemons,
-    spark_daemons,
-)
+from harness.spark_cluster import CHECKOUT, SITE, SPARK_HOME, TOPLEVEL, SparkDaemons, spark_daemons
 
 import mq.spark.commands.submit
 from mq.model.names import QueueName

@@ -319,10 +319,7 @@ def test_a_publish_that_is_tried_again_has_the_same_ids(root: Root) -> None:
     for attempt in range(2):
         task = Task(JOB, 3, attempt, Key("once"), repeats=True)
         stage_rows(
-            root,
-            options(root),
-            task,
-            [pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})] * 20,
+            root, options(root), task, [pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})] * 20
         )
         folder = Path(root.layout.new, ".spark", JOB, f"3-{attempt}")
         ids.append(sorted(path.name for path in folder.iterdir()))

@@ -63,8 +63,7 @@ def test_what_is_ready_is_drained_into_parquet_exactly(
     first = texts(place.publish(25, body=b"a body"))
     sink = str(tmp_path / "sink")
     query = run.start(
-        lambda writer: writer.format("parquet").option("path", sink),
-        maxMessagesPerTrigger=10,
+        lambda writer: writer.format("parquet").option("path", sink), maxMessagesPerTrigger=10
     )
     query.awaitTermination()
     assert [each.numInputRows for each in query.recentProgress] == [10, 10, 5]

@@ -11,12 +11,7 @@ from harness.leases import LEASE_S, QUEUE, LeasingRoot
 from harness.query import DEATHS, Checkpoint, Query
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mq.model.errors import ConsumerBusy, LeaseLost
 from mq.model.lifecycle import State

@@ -100,10 +100,7 @@ class _One:
         connection = await Connection.open(self._sender, self)
         self._holding = Holding(connection, self._sender.seams.clock, self._inbox.changed)
         self._settler = SocketSettler(self._holding, self._sender)
-        tasks = [
-            asyncio.create_task(connection.run()),
-            asyncio.create_task(self._ask(connection)),
-        ]
+        tasks = [asyncio.create_task(connection.run()), asyncio.create_task(self._ask(connection))]
         # mq has released them, unless it was killed: then they would count as attempts.
         returning = asyncio.create_task(return_unhandled(list(lost)))
         lost.clear()

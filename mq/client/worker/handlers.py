@@ -15,10 +15,7 @@ Reader: TypeAlias = Callable[[bytes], object]
 """Makes a value from a body. Raises BadBody."""
 
 _ARGUMENTS_MAX: Final = 2
-_POSITIONAL: Final = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-)
+_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _EXPECTED: Final = (
     "a handler takes a message, or a dataclass or a pydantic model that the body fits, or both"
 )

@@ -30,12 +30,7 @@ from typing import (
 
 from mq.client import wire
 from mq.client.client import AsyncClient, check_queue_name
-from mq.client.errors import (
-    ClientError,
-    MessageNotFound,
-    NotUsable,
-    QueueNotFound,
-)
+from mq.client.errors import ClientError, MessageNotFound, NotUsable, QueueNotFound
 from mq.client.values import NewMessage, Schedule
 from mq.client.worker.dispatching import TASK_HEADER
 from mq.client.worker.handlers import Handler, Options
@@ -146,11 +141,7 @@ class Task(Generic[P, R, C]):
     """
 
     def __init__(
-        self,
-        function: Callable[P, C],
-        names: tuple[str, str],
-        result_ttl_s: int | None,
-        link: Link,
+        self, function: Callable[P, C], names: tuple[str, str], result_ttl_s: int | None, link: Link
     ) -> None:
         """`names`: the queue's and the task's. Raises TypeError, ValueError, BadName; ImportError
         without the extra `typed`.

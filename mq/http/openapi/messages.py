@@ -26,13 +26,7 @@ from mq.http.openapi.words import (
 )
 from mq.model.failure import FAILURE_BYTES_MAX, FAILURE_LINE_CHARS_MAX, FAILURES_MAX, NAMES
 from mq.model.history import Event
-from mq.model.limits import (
-    PRIORITY_MAX,
-    RECEIVES_MAX,
-    TAGS_MAX,
-    VISIBILITY_S_MAX,
-    VISIBILITY_S_MIN,
-)
+from mq.model.limits import PRIORITY_MAX, RECEIVES_MAX, TAGS_MAX, VISIBILITY_S_MAX, VISIBILITY_S_MIN
 from mq.protocol import batches
 from mq.protocol.bodies import FAILURE
 from mq.protocol.consume.frames import (
@@ -44,12 +38,7 @@ from mq.protocol.consume.frames import (
     SUBSCRIPTIONS_MAX,
     Verb,
 )
-from mq.protocol.endpoints import (
-    ACK_PROBLEM,
-    FRAME_PROBLEM,
-    LINE_PROBLEM,
-    SETTLE_PROBLEM,
-)
+from mq.protocol.endpoints import ACK_PROBLEM, FRAME_PROBLEM, LINE_PROBLEM, SETTLE_PROBLEM
 from mq.protocol.envelopes import DUE_IN_S_MAX
 from mq.protocol.query import GROUP_SCHEMA, Schema, reference
 from mq.store.history.read import HISTORY_EVENTS_MAX
@@ -162,11 +151,7 @@ MESSAGES: Final[dict[str, Schema]] = {
         {
             "results": listed(
                 opened(
-                    {
-                        "id": TEXT,
-                        "status": {"type": "integer"},
-                        "problem?": reference(ACK_PROBLEM),
-                    }
+                    {"id": TEXT, "status": {"type": "integer"}, "problem?": reference(ACK_PROBLEM)}
                 )
             )
         }

@@ -30,10 +30,7 @@ from mq.http.openapi.words import (
     word,
 )
 from mq.http.page.serving import assets
-from mq.model.limits import (
-    PRIORITY_MAX,
-    PROCESSES_MAX,
-)
+from mq.model.limits import PRIORITY_MAX, PROCESSES_MAX
 from mq.model.names import ID_PATTERN, QUEUE_PATTERN, SCHEDULE_PATTERN, SIDELINE_PATTERN
 from mq.model.setting_kinds import LABELS_MAX, Kind, Labels, SidelineName, Switch, Time, Word
 from mq.model.settings import FIXED_SETTINGS, SETTINGS
@@ -41,9 +38,7 @@ from mq.model.shovel import RunState, Trigger, Why
 from mq.model.totals import Total
 from mq.model.trends import Range
 from mq.protocol import schedules, sidelines
-from mq.protocol.endpoints import (
-    SCHEDULE_PROBLEM,
-)
+from mq.protocol.endpoints import SCHEDULE_PROBLEM
 from mq.protocol.envelopes import PRIORITY, TAG, TTL, VISIBILITY
 from mq.protocol.query import GROUP_SCHEMA, KEY_SCHEMA, Schema, reference
 from mq.protocol.queues import (

@@ -5,13 +5,7 @@ from typing import Any
 
 import click
 
-from mq.spark.commands.running import (
-    Job,
-    counted_by,
-    dry_run_option,
-    job_options,
-    root_option,
-)
+from mq.spark.commands.running import Job, counted_by, dry_run_option, job_options, root_option
 from mq.spark.jobs import drain as jobs
 from mq.spark.jobs.row_files import COMPRESSIONS, FORMATS
 from mq.spark.jobs.tables import TABLES

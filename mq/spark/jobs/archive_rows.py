@@ -300,12 +300,7 @@ class Parts:
         return f"{self._prefix}-{uuid4().hex}{suffix}"
 
     def add(
-        self,
-        message: RemovedName,
-        mtime_ns: int,
-        removed_ms: int,
-        body: Body,
-        told: Told,
+        self, message: RemovedName, mtime_ns: int, removed_ms: int, body: Body, told: Told
     ) -> None:
         """Adds a message that was removed at `removed_ms`. Raises OSError."""
         place = Place(message.queue.text, date_of(removed_ms))

@@ -140,11 +140,7 @@ _SHIFT: Final = f"greatest(length(bin(ms)) - {EXACT_BITS}, 0)"
 
 
 def cells_of(
-    lives: DataFrame,
-    events: DataFrame | None,
-    drops: DataFrame | None,
-    steps: Steps,
-    queues: int,
+    lives: DataFrame, events: DataFrame | None, drops: DataFrame | None, steps: Steps, queues: int
 ) -> DataFrame:
     """All cells of the lives (history_lives.merged), the events and the drops (history_sources):
     queue, kind, priority, a, b, v; a queue's cells are consecutive. `queues`: the number of queues.

@@ -27,14 +27,7 @@ from mq.store.core.message_file import is_readable
 from mq.store.core.root import Root
 from mq.store.disk.files import FILE_MODE, FOLDER_MODE, is_gone
 from mq.store.format.bucket_names import IN_COMMON, Shape, dashed, parse_bucket
-from mq.store.format.layout import (
-    KEYS_FOLDERS,
-    Keys,
-    Place,
-    entry_prefix,
-    parse_entry,
-    split_entry,
-)
+from mq.store.format.layout import KEYS_FOLDERS, Keys, Place, entry_prefix, parse_entry, split_entry
 from mq.store.format.pipeline import is_acknowledged
 from mq.store.format.walk import Holds, holds_inside
 from mq.store.keys.entries import is_entered
@@ -327,11 +320,7 @@ class Screen(MessageLooker, KeyLooker):
         return min(texts).startswith(beginning) and max(texts).startswith(beginning)
 
     def _with_more(
-        self,
-        folder: NameFolder,
-        queue: QueueName,
-        texts: Sequence[str],
-        said: Mapping[str, Said],
+        self, folder: NameFolder, queue: QueueName, texts: Sequence[str], said: Mapping[str, Said]
     ) -> list[int]:
         """The indexes of messages whose key's link does not name them, that lack an index entry, or
         whose header block is invalid.

@@ -22,12 +22,7 @@ from mq.store.core.root import Root, rmdir_if_empty
 from mq.store.core.standing import queue_exists
 from mq.store.core.unserved import mark_of
 from mq.store.disk.files import is_gone
-from mq.store.format.pipeline import (
-    Attempt,
-    Fold,
-    fold_folder,
-    staged_path,
-)
+from mq.store.format.pipeline import Attempt, Fold, fold_folder, staged_path
 from mq.store.format.settings import DEFAULT_SHAPE
 from mq.store.format.walk import entries_if_there, named
 
@@ -41,10 +36,7 @@ def staged_folds(root: Root, job: str, attempt: Attempt) -> list[Fold]:
 
 
 def move_folds(
-    root: Root,
-    job: str,
-    attempt: Attempt,
-    folders: "Iterable[os.DirEntry[str]]",
+    root: Root, job: str, attempt: Attempt, folders: "Iterable[os.DirEntry[str]]"
 ) -> int:
     """Moves folds to their places, and unpacks those that cannot go whole into the attempt's own
     folder. Returns the number of messages. Raises OSError. Durable on return: no.

@@ -93,11 +93,7 @@ class Facts:
     """
 
     def __init__(
-        self,
-        layout: Layout,
-        files: Files,
-        clock: Clock,
-        over_network: bool = False,
+        self, layout: Layout, files: Files, clock: Clock, over_network: bool = False
     ) -> None:
         self._layout = layout
         self._files = files
@@ -247,9 +243,7 @@ class Facts:
             # First: a queue that is there by now had its settings and its mark before.
             exists = self._is_folder(self._layout.queue(queue))
             facts = replace(
-                facts,
-                exists=exists,
-                purged_ms=mark_ms(self._layout, self._files, queue),
+                facts, exists=exists, purged_ms=mark_ms(self._layout, self._files, queue)
             )
         except OSError as error:
             facts = replace(facts, trouble=error)

@@ -57,11 +57,7 @@ class History(Protocol):
         """
 
     def record_many(
-        self,
-        queue: QueueName,
-        event: Event,
-        messages: Iterable[Told],
-        lease: str = "",
+        self, queue: QueueName, event: Event, messages: Iterable[Told], lease: str = ""
     ) -> None:
         """Writes lines for many messages where the queue has a history; blocks until they are
         written. Counts nothing. Durable on return: no.

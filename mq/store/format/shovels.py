@@ -45,11 +45,7 @@ def turns_lock(layout: Layout) -> str:
 
 def shovel_paths(layout: Layout, queue: QueueName) -> tuple[str, ...]:
     """All shovel files of a queue, the lock's file last."""
-    return (
-        stop_path(layout, queue),
-        progress_path(layout, queue),
-        turn_place(layout, queue).path,
-    )
+    return (stop_path(layout, queue), progress_path(layout, queue), turn_place(layout, queue).path)
 
 
 def parse_shovel_file(entry: str) -> QueueName:

@@ -102,11 +102,7 @@ class Recorder(History):
                 self._begin_thread()
 
     def record_many(
-        self,
-        queue: QueueName,
-        event: Event,
-        messages: Iterable[Told],
-        lease: str = "",
+        self, queue: QueueName, event: Event, messages: Iterable[Told], lease: str = ""
     ) -> None:
         if not self.is_on(queue):
             return

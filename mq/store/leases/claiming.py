@@ -12,10 +12,7 @@ from typing import Final
 from mq.model.errors import QueueNotFound
 from mq.model.lifecycle import LEASE
 from mq.model.names import PACKED, QueueName
-from mq.store.core.moves import (
-    claimed,
-    message_status,
-)
+from mq.store.core.moves import claimed, message_status
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
 from mq.store.core.unserved import OWN_TTL, leases_nothing, own_expiry, unserved_mark

@@ -17,14 +17,7 @@ from mq.store.core.unserved import PurgeMark, forget_mark, mark_of
 from mq.store.disk.replacing import replace_file
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.layout import Place, entry_prefix
-from mq.store.format.walk import (
-    buckets,
-    entries_if_there,
-    if_there,
-    named,
-    walk,
-    walk_spots,
-)
+from mq.store.format.walk import buckets, entries_if_there, if_there, named, walk, walk_spots
 from mq.store.operations.remove import is_full, take_away
 from mq.store.scan.published_up_to import goes_whole, ready_up_to, take_bucket
 

@@ -94,13 +94,7 @@ def reap(
 
 class _Pass:
     def __init__(
-        self,
-        files: Files,
-        layout: Layout,
-        now_ms: int,
-        keep_ms: int,
-        limit: int,
-        root: Root | None,
+        self, files: Files, layout: Layout, now_ms: int, keep_ms: int, limit: int, root: Root | None
     ) -> None:
         self.failure: OSError | None = None
         self._layout = layout

@@ -31,21 +31,8 @@ from mq.model.lifecycle import (
 from mq.model.message import Stamp
 from mq.model.names import Key, MessageId, QueueName
 from mq.model.totals import Total
-from mq.store.core.find import (
-    PASSES,
-    Precondition,
-    absence,
-    lives,
-    places_alive,
-)
-from mq.store.core.moves import (
-    Claim,
-    Move,
-    claimed,
-    message_status,
-    move,
-    together,
-)
+from mq.store.core.find import PASSES, Precondition, absence, lives, places_alive
+from mq.store.core.moves import Claim, Move, claimed, message_status, move, together
 from mq.store.core.root import Root
 from mq.store.core.standing import no_such_queue, queue_exists, queue_seen
 from mq.store.core.unserved import covering_mark
@@ -228,11 +215,7 @@ def is_full(error: OSError) -> bool:
 
 
 def _pass(
-    root: Root,
-    queue: QueueName,
-    message_id: MessageId,
-    if_receives: Precondition | None,
-    look: int,
+    root: Root, queue: QueueName, message_id: MessageId, if_receives: Precondition | None, look: int
 ) -> _End:
     """Searches every place of the message once, and removes it from the first one that has it."""
     missed = _Found.NOWHERE

@@ -88,11 +88,7 @@ def reschedule(
     raise MessageNotFound(message_id.text)
 
 
-def _reschedule_at(
-    root: Root,
-    place: Place,
-    wanted: "_Wanted",
-) -> Steps[Stamp | None]:
+def _reschedule_at(root: Root, place: Place, wanted: "_Wanted") -> Steps[Stamp | None]:
     """None: the message is not there. Raises Busy if another process has it locked or moved it."""
     due_in_s, if_receives, given, failure = wanted
     if message_status(root, place.path(root.layout)) is None:

@@ -26,13 +26,7 @@ from mq.model.names import MessageId, QueueName
 from mq.store.core.failures import keep_failure
 from mq.store.core.find import PASSES, Precondition, kept_flush, nowhere, places_alive
 from mq.store.core.message_file import NO_BLOCK, header_block
-from mq.store.core.moves import (
-    Claim,
-    Move,
-    claimed,
-    message_status,
-    move,
-)
+from mq.store.core.moves import Claim, Move, claimed, message_status, move
 from mq.store.core.root import Root
 from mq.store.core.standing import no_such_queue, queue_exists
 from mq.store.core.unserved import is_purged, refuse_purged

@@ -23,11 +23,7 @@ from mq.model.names import MessageId
 from mq.model.packs import bodies_in
 from mq.store.core.failures import read_failures
 from mq.store.core.message_file import is_readable
-from mq.store.core.moves import (
-    Claim,
-    claimed,
-    message_status,
-)
+from mq.store.core.moves import Claim, claimed, message_status
 from mq.store.core.root import Root, unlink_if_there
 from mq.store.core.standing import refuse_gone
 from mq.store.disk.files import is_gone

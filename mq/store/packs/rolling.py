@@ -14,12 +14,7 @@ from mq.model.lifecycle import DELIVER, FORGET, SCHEDULE, State, Transition
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.log import logger
 from mq.model.names import MessageId, QueueName
-from mq.store.core.moves import (
-    Move,
-    make_buckets,
-    message_status,
-    move,
-)
+from mq.store.core.moves import Move, make_buckets, message_status, move
 from mq.store.core.packed import is_committed
 from mq.store.core.root import Root, rmdir_if_empty, unlink_if_there
 from mq.store.core.standing import queue_exists

@@ -23,14 +23,7 @@ from mq.store.core.standing import not_found
 from mq.store.core.unserved import PurgeMark, mark_of
 from mq.store.disk.files import is_gone
 from mq.store.format.packs import parts, tries
-from mq.store.format.walk import (
-    Folder,
-    Holds,
-    entries_if_there,
-    holds_at,
-    is_settled,
-    look_pause_s,
-)
+from mq.store.format.walk import Folder, Holds, entries_if_there, holds_at, is_settled, look_pause_s
 from mq.store.scan.tally import Found, IsFolder, Tally, tally_queue, tally_shared
 
 # The limit of cached folders, queues of shared folders, and buckets: a few hundred bytes each.

@@ -11,13 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mq.model.clock import rfc3339
-from mq.model.errors import (
-    DueTooFar,
-    KeyTaken,
-    MqError,
-    QueueNotFound,
-    ScheduleUnreadable,
-)
+from mq.model.errors import DueTooFar, KeyTaken, MqError, QueueNotFound, ScheduleUnreadable
 from mq.model.headers import FIRED_BY, print_block
 from mq.model.limits import HEADER_BLOCK_BYTES_MAX, HEADERS_MAX
 from mq.model.log import logger

@@ -8,13 +8,7 @@ from dataclasses import replace
 
 from mq.model.errors import SettingsChanged, ShapeFixed
 from mq.model.names import QueueName
-from mq.model.settings import (
-    DIGITS_SETTING,
-    FIXED_SETTINGS,
-    SHARDS_SETTING,
-    QueueSettings,
-    merged,
-)
+from mq.model.settings import DIGITS_SETTING, FIXED_SETTINGS, SHARDS_SETTING, QueueSettings, merged
 from mq.store.core.facts import Configured
 from mq.store.core.locks import queues_locked
 from mq.store.core.root import Root
@@ -65,7 +59,4 @@ def change_settings(
         return replace(known, settings=settings, version=settings_version(layout, files, queue))
 
 
-_DEFAULT_SHAPE: dict[str, object] = {
-    DIGITS_SETTING: Shape().digits,
-    SHARDS_SETTING: Shape().shards,
-}
+_DEFAULT_SHAPE: dict[str, object] = {DIGITS_SETTING: Shape().digits, SHARDS_SETTING: Shape().shards}

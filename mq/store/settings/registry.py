@@ -47,10 +47,7 @@ class Registry:
     """One process's knowledge of all queues. Blocking; for one thread at a time."""
 
     def __init__(
-        self,
-        root: Root,
-        defaults: QueueSettings | None = None,
-        every_s: float = REFRESH_EVERY_S,
+        self, root: Root, defaults: QueueSettings | None = None, every_s: float = REFRESH_EVERY_S
     ) -> None:
         """Scans every `every_s` seconds, the first time after a minute at most, and when a process
         asks all others to. Raises OSError.

@@ -39,13 +39,7 @@ from mq.runtime.upkeep import Stop
 from mq.store.core.root import Root
 from mq.store.core.turns import Turn
 from mq.store.disk.flush import Flusher
-from mq.store.shovel.files import (
-    drop_stop,
-    is_asked_to_stop,
-    read_record,
-    take_turn,
-    write_record,
-)
+from mq.store.shovel.files import drop_stop, is_asked_to_stop, read_record, take_turn, write_record
 from mq.store.shovel.shovel import Aim, Batch, Pass, Shovelled, look_at_many, shovel_many
 
 _log = logger("mq.shovels")

@@ -8,13 +8,7 @@ from mq.model.names import QueueName
 from mq.model.totals import Row, Total, summed
 from mq.store.core.root import Root
 from mq.store.disk.files import is_gone
-from mq.store.format.totals import (
-    is_counts,
-    parse_folded,
-    parse_totals,
-    sums_name,
-    totals_file,
-)
+from mq.store.format.totals import is_counts, parse_folded, parse_totals, sums_name, totals_file
 from mq.store.format.walk import entries_if_there
 
 # Scans that concurrent folds may disturb in a row. Folds begin a minute apart.

@@ -12,11 +12,7 @@ from mq.tools.doctor.findings import Finding, Level
 from mq.tools.doctor.options import Breaks, is_shared
 
 DurabilityHeld = Literal[
-    "media",
-    "media, if it keeps the order of changes",
-    "media, but for folders",
-    "memory",
-    "none",
+    "media", "media, if it keeps the order of changes", "media, but for folders", "memory", "none"
 ]
 Clustering = Literal["none", "one process", "many processes on one machine", "many machines"]
 
@@ -58,10 +54,7 @@ def _is_bad(found: Mapping[str, Finding], probes: Iterable[str]) -> list[str]:
 
 
 def _durability(
-    found: Mapping[str, Finding],
-    file_system: FileSystem,
-    breaks: frozenset[Breaks],
-    why: list[str],
+    found: Mapping[str, Finding], file_system: FileSystem, breaks: frozenset[Breaks], why: list[str]
 ) -> DurabilityHeld:
     if bad := _is_bad(found, (*_ESSENTIAL, "fsync of files")):
         why.append(f"no durability: {', '.join(bad)}")
@@ -86,10 +79,7 @@ def _durability(
 
 
 def _clustering(
-    found: Mapping[str, Finding],
-    file_system: FileSystem,
-    breaks: frozenset[Breaks],
-    why: list[str],
+    found: Mapping[str, Finding], file_system: FileSystem, breaks: frozenset[Breaks], why: list[str]
 ) -> Clustering:
     if bad := _is_bad(found, _ESSENTIAL):
         why.append(f"mq does not run here: {', '.join(bad)}")

@@ -122,10 +122,7 @@ def _nfs(options: Mapping[str, str]) -> Iterator[Word]:
         )
     if "soft" in options or "softerr" in options:
         yield Word(
-            Level.WRONG,
-            "soft: what takes long fails, and may have been done",
-            "hard",
-            "durability",
+            Level.WRONG, "soft: what takes long fails, and may have been done", "hard", "durability"
         )
     if "nolock" in options or options.get("local_lock", "none") in ("all", "flock"):
         yield Word(

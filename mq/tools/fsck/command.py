@@ -15,13 +15,7 @@ from mq.store.audit.findings import AGAIN_AFTER_S, AGAIN_AFTER_S_MAX, OVERDUE_S_
 from mq.store.opening import format_of
 from mq.store.totals.writing import write_totals
 from mq.store.upgrade import upgrade as convert
-from mq.tools.fsck.checking import (
-    Asked,
-    Check,
-    Doing,
-    Interrupted,
-    open_for_fsck,
-)
+from mq.tools.fsck.checking import Asked, Check, Doing, Interrupted, open_for_fsck
 from mq.tools.fsck.report import Outcome, Report
 from mq.tools.fsck.watching import Bar, Ending
 from mq.tools.mqctl.arguments import queues_said

@@ -62,9 +62,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Place]]] = {
         "worker": Place(_OF + "worker", "Run a worker in one or several processes."),
         "top": Place("mq.tools.mqctl.top.command", "Watch the queues live."),
     },
-    "Bulk data": {
-        "pipeline": Place("mq.spark.commands.group", "Run Spark jobs on a root."),
-    },
+    "Bulk data": {"pipeline": Place("mq.spark.commands.group", "Run Spark jobs on a root.")},
     "The service": {
         "ready": Place(_OF + "service", "Check whether mq is ready, and show its durability."),
         "members": Place(_OF + "service", "List the mq-mover processes."),

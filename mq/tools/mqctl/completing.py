@@ -45,10 +45,7 @@ async def _ask(ctx: click.Context, names: Names, incomplete: str, found: list[st
     for each in contexts:
         remember(each, each.params)
     options = replace(options_of(ctx), timeout_s=ANSWER_S_MAX)
-    async with (
-        asyncio.timeout(ANSWER_S_MAX),
-        client_of(options, retry=Retry(attempts=1)) as client,
-    ):
+    async with asyncio.timeout(ANSWER_S_MAX), client_of(options, retry=Retry(attempts=1)) as client:
         async for name in names(client, str(ctx.params.get("queue"))):
             if name.startswith(incomplete):
                 found.append(name)

@@ -5,13 +5,7 @@ from typing import Any
 
 import pytest
 
-from mq.client.errors import (
-    DeliveredAgain,
-    KeyNotFound,
-    KeyTaken,
-    MessageNotFound,
-    Refused,
-)
+from mq.client.errors import DeliveredAgain, KeyNotFound, KeyTaken, MessageNotFound, Refused
 from mq.model.failure import Failure
 
 GONE = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab.json"

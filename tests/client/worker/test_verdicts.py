@@ -227,12 +227,7 @@ async def test_the_sideline_s_own_messages_are_released(
 @pytest.mark.parametrize("end", [None, False, KeyError("x")])
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_what_a_handler_settles_stays_so(
-    server: Server,
-    client: AsyncClient,
-    orders: AsyncQueue,
-    how: str,
-    end: Any,
-    is_async: bool,
+    server: Server, client: AsyncClient, orders: AsyncQueue, how: str, end: Any, is_async: bool
 ) -> None:
     await published(orders, ["one"])
     words: dict[str, Any] = {"delete": (), "release": (1000,), "sideline": ("exception",)}

@@ -79,9 +79,7 @@ def taken(message: Mapping[str, Any]) -> Taken:
     system = message.get("Attributes", {})
     told = {KEPT[name]: value for name, value in system.items() if name in KEPT}
     new = NewMessage(
-        message["Body"],
-        headers=attributes(said | told),
-        idempotency_key=message["MessageId"],
+        message["Body"], headers=attributes(said | told), idempotency_key=message["MessageId"]
     )
     return Taken(message["MessageId"], message["ReceiptHandle"], new)
 

@@ -23,14 +23,7 @@ from mq.store.operations.fetch import fetch as claim
 from mq.store.operations.purge import PURGE_MARK_KEPT_S, sweep_purged
 from mq.store.operations.redeliver import Swept, sweep_overdue
 from mq.store.operations.release import release_many
-from mq.store.shovel.crossing_files import (
-    Chosen,
-    candidate_of,
-    finish,
-    held,
-    record_chosen,
-    renew,
-)
+from mq.store.shovel.crossing_files import Chosen, candidate_of, finish, held, record_chosen, renew
 from mq.store.shovel.shovel import Aim, shovel_many
 
 SIDELINE = QUEUE.sideline()

@@ -140,11 +140,7 @@ class WithKeys(Machine):
         return made + self.run(publish(left))
 
     def became(
-        self,
-        queue: QueueName,
-        message_id: MessageId,
-        bodies: Sequence[bytes],
-        envelope: Envelope,
+        self, queue: QueueName, message_id: MessageId, bodies: Sequence[bytes], envelope: Envelope
     ) -> None:
         """A message came of one of these, as a look at it says which."""
         now_ms = self.clock.now_ms()

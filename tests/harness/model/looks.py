@@ -38,11 +38,7 @@ class WithLooks(Machine):
         else:
             self.run(reading, known)
 
-    @rule(
-        queue=queues,
-        state=st.sampled_from([READY, DELAYED, REMOVED]),
-        size=st.integers(1, 3),
-    )
+    @rule(queue=queues, state=st.sampled_from([READY, DELAYED, REMOVED]), size=st.integers(1, 3))
     def peek_page_by_page(self, queue: QueueName, state: str, size: int) -> None:
         found: list[Reading] = []
         while True:

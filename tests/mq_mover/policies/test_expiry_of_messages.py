@@ -254,9 +254,7 @@ def bucket_of(bench: Bench, age_s: float) -> str:
     return Shape().bucket(id_of(bench, age_s))
 
 
-def test_a_bucket_of_nothing_else_goes_by_one_rename(
-    make_bench: Callable[[Files], Bench],
-) -> None:
+def test_a_bucket_of_nothing_else_goes_by_one_rename(make_bench: Callable[[Files], Bench]) -> None:
     files = FaultyFiles()
     bench = make_bench(files)
     configure(bench, message_ttl_s=TTL_S, history=True)

@@ -79,11 +79,7 @@ class Member:
         registry = Registry(bench.root)
         registry.refresh()
         self.work = Work(
-            bench.root,
-            bench.flusher,
-            self.coordinator,
-            registry,
-            passing=self.mover.passing,
+            bench.root, bench.flusher, self.coordinator, registry, passing=self.mover.passing
         )
         self.policies = Policies(bench.root, [Overdue(self.work)])
 
@@ -303,9 +299,7 @@ def test_redelivery_has_a_round_between_any_two_batches(bench: "Bench") -> None:
 
 @pytest.mark.certificate
 @pytest.mark.usefixtures("small_batches")
-def test_a_member_that_is_killed_between_batches_is_followed_behind_them(
-    bench: "Bench",
-) -> None:
+def test_a_member_that_is_killed_between_batches_is_followed_behind_them(bench: "Bench") -> None:
     entries = many(bench, 30)
     first = Member(bench, Among("first"))
     until_the_first(first)

@@ -83,9 +83,7 @@ def test_what_a_deleted_queue_has_in_delay_is_retired_and_its_tombstone_kept(
     assert tombstone.exists()
 
 
-def test_a_tombstone_is_forgotten_when_nothing_of_its_queue_can_be_in_hand(
-    bench: "Bench",
-) -> None:
+def test_a_tombstone_is_forgotten_when_nothing_of_its_queue_can_be_in_hand(bench: "Bench") -> None:
     tombstone = put_file(bench.folder("deleted") / "gone", due_ms=bench.clock.now_ms())
     entry = bench.delayed(10**9, queue="gone")
     bench.clock.advance(TOMBSTONE_KEPT_S - 1)
@@ -97,9 +95,7 @@ def test_a_tombstone_is_forgotten_when_nothing_of_its_queue_can_be_in_hand(
     assert bench.removed(entry).exists()
 
 
-def test_a_tombstone_beside_its_queue_is_forgotten_and_takes_nothing_along(
-    bench: "Bench",
-) -> None:
+def test_a_tombstone_beside_its_queue_is_forgotten_and_takes_nothing_along(bench: "Bench") -> None:
     # A crash between the tombstone and the rename: the deletion was never answered.
     tombstone = put_file(bench.folder("deleted") / "orders", due_ms=bench.clock.now_ms())
     entry = bench.delayed(10**7)

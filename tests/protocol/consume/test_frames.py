@@ -258,8 +258,4 @@ def test_a_message_s_header_says_all_of_it() -> None:
 
 def test_a_subscription_s_end_says_why() -> None:
     frame = unsubscribed_frame("q", {"status": 404})
-    assert json.loads(frame) == {
-        "event": "unsubscribed",
-        "queue": "q",
-        "problem": {"status": 404},
-    }
+    assert json.loads(frame) == {"event": "unsubscribed", "queue": "q", "problem": {"status": 404}}

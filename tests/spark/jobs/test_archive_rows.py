@@ -11,14 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from harness.archiving import (
-    DUE_MS,
-    archive_here,
-    data_files,
-    put_removed,
-    rows_of,
-    sidelined_at,
-)
+from harness.archiving import DUE_MS, archive_here, data_files, put_removed, rows_of, sidelined_at
 from harness.faults import FaultyFiles
 from harness.folders import make_root
 from harness.messages import make_headers, new_id, number_in, put_file

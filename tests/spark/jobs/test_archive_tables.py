@@ -138,9 +138,7 @@ def test_spark_reads_the_files_that_the_table_has_now(
             assert messages.count() == 5
 
 
-def test_a_table_that_does_not_fit_is_refused_before_the_archive_is_enabled(
-    tmp_path: Path,
-) -> None:
+def test_a_table_that_does_not_fit_is_refused_before_the_archive_is_enabled(tmp_path: Path) -> None:
     root, to = make_root(tmp_path / "root"), tmp_path / "archive"
     put_removed(root, 1)
     catalog = load_catalog("lake")

@@ -97,10 +97,7 @@ def test_it_is_published_once(spark: SparkSession, place: LeasingRoot, archive: 
             "x-attribute-replay-id": "r",
             "x-attribute-replay-of": message_id(number),
         }
-    with (
-        held(place.root, ReplayId.parse("r")),
-        pytest.raises(Busy, match="replay id r"),
-    ):
+    with held(place.root, ReplayId.parse("r")), pytest.raises(Busy, match="replay id r"):
         replay(spark, place.top, archive, where, replay_id="r")
 
 

@@ -28,10 +28,7 @@ BAD = """<!doctype html><html lang="en"><head><title>Bad</title></head>
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A report of a bad day, and of many queues beside, so that it has all its parts."""
     path: Path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(
-        render(TABLES, title="History of /srv/mq", made_at=MADE_AT),
-        encoding="utf-8",
-    )
+    path.write_text(render(TABLES, title="History of /srv/mq", made_at=MADE_AT), encoding="utf-8")
     return path.as_uri()
 
 

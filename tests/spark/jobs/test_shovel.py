@@ -30,14 +30,7 @@ from mq.store.operations.peek import peek
 from mq.store.operations.sideline import sideline
 from mq.store.scan.census import Census, count
 from mq.store.settings.configure import change_settings
-from mq.store.shovel.crossing_files import (
-    Chosen,
-    find_crossing,
-    finish,
-    held,
-    record_chosen,
-    renew,
-)
+from mq.store.shovel.crossing_files import Chosen, find_crossing, finish, held, record_chosen, renew
 
 OTHER = QueueName.parse("other")
 SIDELINE = QUEUE.sideline()
@@ -177,10 +170,7 @@ def test_a_run_that_was_ended_goes_on(spark: SparkSession, place: LeasingRoot) -
     moved = len(ready(place, OTHER))
     assert 4 <= moved < 10
     more = place.publish(1)
-    with (
-        held(place.root, ReplayId.parse("stop")),
-        pytest.raises(Busy, match="stop"),
-    ):
+    with held(place.root, ReplayId.parse("stop")), pytest.raises(Busy, match="stop"):
         shovel(spark, place.top, "q", "rand() >= 0", to="other", replay_id="stop")
     done = shovel(spark, place.top, "q", "rand() >= 0", to="other", replay_id="stop")
     assert (done.selected, done.moved, done.moved_before) == (10, 10 - moved, moved)

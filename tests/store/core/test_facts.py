@@ -32,12 +32,7 @@ from mq.store.opening import root_of
 from mq.store.operations.fetch import fetch
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.purge import purge
-from mq.store.operations.queues import (
-    WantedShape,
-    create_queue,
-    delete_queue,
-    retire_delayed,
-)
+from mq.store.operations.queues import WantedShape, create_queue, delete_queue, retire_delayed
 from mq.store.operations.remove import remove
 from mq.store.settings.configure import change_settings
 

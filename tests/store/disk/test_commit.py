@@ -11,12 +11,7 @@ import pytest
 from harness.processes import PATIENCE_S, eventually
 
 from mq.model.errors import Unavailable
-from mq.store.disk.commit import (
-    GATHER_MIN,
-    OPERATIONS_STANDING_MAX,
-    CommitLine,
-    Committer,
-)
+from mq.store.disk.commit import GATHER_MIN, OPERATIONS_STANDING_MAX, CommitLine, Committer
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FILES_BEFORE_SYNCFS_MAX, SyncfsFlusher
 from mq.store.disk.group import Outcome

@@ -130,9 +130,7 @@ def test_what_depends_on_others_after_the_last_change_has_a_change_of_its_own(
     assert ordered.flushed == ["target", "touch root", "root"]
 
 
-def test_where_the_last_change_is_gone_or_fails_the_one_before_is_flushed(
-    ordered: Ordered,
-) -> None:
+def test_where_the_last_change_is_gone_or_fails_the_one_before_is_flushed(ordered: Ordered) -> None:
     (ordered.top / "other").rmdir()
     gone = [ordered.moved("target"), ordered.moved("other")]
     assert ordered.flush(*gone) == [True, False]

@@ -186,11 +186,7 @@ def test_numbers_go_on_whatever_became_of_the_leases(place: LeasingRoot) -> None
     place.run(release(place.root, second.name))
     assert place.claimed(1).seq == 4
     states = {lease.seq: lease.state for lease in place.leases()}
-    assert states == {
-        2: LeaseState.LAPSED,
-        3: LeaseState.ACKNOWLEDGED,
-        4: LeaseState.CLAIMED,
-    }
+    assert states == {2: LeaseState.LAPSED, 3: LeaseState.ACKNOWLEDGED, 4: LeaseState.CLAIMED}
 
 
 def test_a_claim_that_a_process_died_over_is_finished(place: LeasingRoot) -> None:

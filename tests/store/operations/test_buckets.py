@@ -19,11 +19,7 @@ from mq.store.opening import open_root
 from mq.store.operations.buckets import drop_buckets, sweep_buckets
 from mq.store.operations.fetch import fetch
 from mq.store.operations.publish import Draft, publish
-from mq.store.operations.queues import (
-    WantedShape,
-    create_queue,
-    delete_queue,
-)
+from mq.store.operations.queues import WantedShape, create_queue, delete_queue
 from mq.store.operations.redeliver import Redelivery, Timer, redeliver
 from mq.store.operations.release import release_many
 from mq.store.operations.remove import remove

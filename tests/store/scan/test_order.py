@@ -103,9 +103,7 @@ def test_another_shard_comes_when_the_own_one_is_empty() -> None:
     assert [shard_of(text, 4) for text in sorted(texts, key=order.key)] == [2, 2, 3, 0, 1, 1]
 
 
-def test_a_late_message_with_priority_is_found_without_the_backlog_s_buckets(
-    opened: Root,
-) -> None:
+def test_a_late_message_with_priority_is_found_without_the_backlog_s_buckets(opened: Root) -> None:
     for number in range(20):
         message_id = MessageId(uuid(1_700_000_000_000 + number * WINDOW_MS, 0))
         put(opened, message_id, Shape().bucket(message_id))

@@ -103,11 +103,7 @@ def settle(root: Root) -> None:
 
 
 def put(
-    root: Root,
-    message_id: MessageId,
-    bucket: str,
-    headers: Headers = (),
-    queue: QueueName = QUEUE,
+    root: Root, message_id: MessageId, bucket: str, headers: Headers = (), queue: QueueName = QUEUE
 ) -> Path:
     folder = Path(root.layout.queue(queue)) / bucket
     folder.mkdir(parents=True, exist_ok=True)

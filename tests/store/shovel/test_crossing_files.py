@@ -128,11 +128,7 @@ def test_a_reason_goes_from_sideline_to_sideline(place: LeasingRoot) -> None:
 
 
 def test_one_process_has_an_id(place: LeasingRoot) -> None:
-    with (
-        held(place.root, RUN.id),
-        pytest.raises(Busy),
-        held(place.root, RUN.id),
-    ):
+    with held(place.root, RUN.id), pytest.raises(Busy), held(place.root, RUN.id):
         pytest.fail("two have it")
 
 

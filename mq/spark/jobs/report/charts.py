@@ -54,11 +54,7 @@ def nothing(names: Names, why: str, *, hatched: bool = True) -> Markup:
 
 
 def chart(
-    names: Names,
-    axes: Axes,
-    legend: Sequence[Entry],
-    figures: Markup,
-    note: str | None = None,
+    names: Names, axes: Axes, legend: Sequence[Entry], figures: Markup, note: str | None = None
 ) -> Markup:
     """A chart with its caption, its legend, a note and its figures."""
     title, description = f"{names.identity}-t", f"{names.identity}-d"

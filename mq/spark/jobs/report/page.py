@@ -267,11 +267,7 @@ def render(tables: Mapping[str, list[dict[str, Any]]], *, title: str, made_at: d
     return f"<!doctype html>\n{html}\n"
 
 
-_EMPTY: Final = tag(
-    "p",
-    "There is nothing to show: no source tells of any queue.",
-    class_="empty",
-)
+_EMPTY: Final = tag("p", "There is nothing to show: no source tells of any queue.", class_="empty")
 _LEGEND: Final = (
     "Times are UTC. ",
     tag("b", units.UNKNOWN),

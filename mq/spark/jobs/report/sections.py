@@ -69,11 +69,7 @@ def anchor(queue: Queue, number: int) -> str:
 
 def section(queue: Queue, number: int, *, opened: bool) -> Markup:
     """A queue's section, unfolded if `opened`."""
-    head = tag(
-        "summary",
-        tag("h2", queue.name),
-        tag("span", _summary(queue), class_="facts"),
-    )
+    head = tag("summary", tag("h2", queue.name), tag("span", _summary(queue), class_="facts"))
     span = queue.span
     body = (
         tag("p", "Nothing happened here that any source tells of.", class_="note")

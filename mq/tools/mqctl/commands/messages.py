@@ -179,11 +179,7 @@ def _aged(row: Sequence[object]) -> list[object]:
 
 
 async def _pages(
-    queue: AsyncQueue,
-    states: tuple[State, ...],
-    count: int,
-    after: str | None,
-    **only: Any,
+    queue: AsyncQueue, states: tuple[State, ...], count: int, after: str | None, **only: Any
 ) -> AsyncIterator[PeekedMessage]:
     only["select"] = only["select"] or None
     for state in states:

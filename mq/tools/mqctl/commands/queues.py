@@ -155,9 +155,7 @@ class _Change(Kind):
     shell_complete=completing.settings,
 )
 @click.option(
-    "--if-match",
-    metavar="ETAG",
-    help="Change nothing unless the settings still have this etag.",
+    "--if-match", metavar="ETAG", help="Change nothing unless the settings still have this etag."
 )
 @shared_options
 def settings(

@@ -19,17 +19,9 @@ from mq.tools.mqctl.running import run
 @click.command()
 @queue_argument
 @click.option("--count", type=click.IntRange(1), help="The most messages to receive. [default: 1]")
+@click.option("--wait", "wait_s", type=SECONDS, default=0.0, help="Wait this long for a message.")
 @click.option(
-    "--wait",
-    "wait_s",
-    type=SECONDS,
-    default=0.0,
-    help="Wait this long for a message.",
-)
-@click.option(
-    "--follow",
-    is_flag=True,
-    help="Continue without end, or to --count, across restarts of mq.",
+    "--follow", is_flag=True, help="Continue without end, or to --count, across restarts of mq."
 )
 @click.option("--ack", is_flag=True, help="Delete each message after it is written and flushed.")
 @click.option(
@@ -40,10 +32,7 @@ from mq.tools.mqctl.running import run
     "file is on stable media before the message is deleted.",
 )
 @click.option(
-    "--visibility",
-    "visibility_s",
-    type=SECONDS,
-    help="How long other consumers do not see them.",
+    "--visibility", "visibility_s", type=SECONDS, help="How long other consumers do not see them."
 )
 @click.option(
     "--select",

@@ -65,12 +65,7 @@ def show(options: Options, queue: str, name: str) -> None:
 @_name_argument
 @click.argument("message", required=False)
 @click.option("--every", "every_s", type=SECONDS, help="Publish at this interval.")
-@click.option(
-    "--delay",
-    "delay_s",
-    type=SECONDS,
-    help="With --every: delay of the first message.",
-)
+@click.option("--delay", "delay_s", type=SECONDS, help="With --every: delay of the first message.")
 @click.option("--cron", metavar="EXPRESSION", help="Five fields, or Quartz syntax.")
 @click.option("--tz", metavar="ZONE", help="With --cron, such as Europe/Berlin.")
 @click.option("--times", "count", type=click.IntRange(1), help="End after this many messages.")
@@ -92,13 +87,7 @@ def show(options: Options, queue: str, name: str) -> None:
 )
 @message_options
 @shared_options
-def add(
-    options: Options,
-    queue: str,
-    name: str,
-    message: str | None,
-    **attributes: Any,
-) -> None:
+def add(options: Options, queue: str, name: str, message: str | None, **attributes: Any) -> None:
     """Add the schedule NAME, which publishes MESSAGE, or else stdin, to QUEUE.
 
     An identical schedule of this name stays as it is; a different one is replaced.

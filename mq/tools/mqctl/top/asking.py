@@ -30,11 +30,7 @@ class Asker:
     """
 
     def __init__(
-        self,
-        client: AsyncClient,
-        clock: Clock,
-        patterns: Sequence[str],
-        room: int,
+        self, client: AsyncClient, clock: Clock, patterns: Sequence[str], room: int
     ) -> None:
         self._client = client
         self.clock = clock

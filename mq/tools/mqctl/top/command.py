@@ -96,11 +96,7 @@ def top(
 
 
 async def _top(
-    options: Options,
-    wanted: tuple[tuple[str, ...], int],
-    view: View,
-    interval_s: float,
-    once: bool,
+    options: Options, wanted: tuple[tuple[str, ...], int], view: View, interval_s: float, once: bool
 ) -> int:
     """`wanted`: the patterns of names, and the most requests per poll."""
     answer_s = min(options.timeout_s, _ANSWER_S_MAX)

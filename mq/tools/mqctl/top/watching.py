@@ -26,12 +26,7 @@ class Watching:
     """One run of the view. Restores the terminal however it ends, except for SIGKILL."""
 
     def __init__(
-        self,
-        asker: Asker,
-        terminal: Terminal,
-        view: View,
-        interval_s: float,
-        url: str,
+        self, asker: Asker, terminal: Terminal, view: View, interval_s: float, url: str
     ) -> None:
         self._asker = asker
         self._board = asker.board

@@ -117,9 +117,7 @@ def guarded(tmp_path: Path) -> Iterator[tuple[Mqctl, Tokens]]:
 
 
 @pytest.mark.certificate
-def test_mqctl_shows_its_token_and_is_told_what_it_may_not(
-    guarded: tuple[Mqctl, Tokens],
-) -> None:
+def test_mqctl_shows_its_token_and_is_told_what_it_may_not(guarded: tuple[Mqctl, Tokens]) -> None:
     mqctl, tokens = guarded
     of = {name: {"MQ_TOKEN": token} for name, token in tokens.of.items()}
     assert mqctl("create", "orders", **of["keeper"]).code == 0
