@@ -9,75 +9,7 @@ from http import HTTPStatus
 from typing import Final
 
 from mq.access.errors import Forbidden, Unauthenticated
-from mq.model.errors import (
-    AlreadySideline,
-    AlreadySubscribed,
-    BadBody,
-    BadFrame,
-    BadName,
-    BadParameter,
-    BadPrecondition,
-    BadSetting,
-    BatchTooLarge,
-    BodyTooLarge,
-    BodyTooSlow,
-    BodyUnreadable,
-    Busy,
-    ConsumerEnded,
-    ConsumerNotFound,
-    DeliveredAgain,
-    DueTooFar,
-    ExpectationUnknown,
-    ForeignOrigin,
-    HeadersTooLarge,
-    HeadTooSlow,
-    KeyNotFound,
-    KeyTaken,
-    MediaTypeUnknown,
-    MessageLeased,
-    MessageNotFound,
-    MqError,
-    NameTaken,
-    NoDescriptors,
-    NoInodes,
-    NoMemory,
-    NoSpace,
-    NotPacked,
-    NotSubscribed,
-    NoWebSocket,
-    PublishDiffers,
-    PublishPurged,
-    QueueExpired,
-    QueueFull,
-    QueueNotFound,
-    QueuePaused,
-    QuotaExceeded,
-    RangeUnsatisfiable,
-    ReadOnly,
-    RootAway,
-    ScheduleNotFound,
-    ScheduleUnreadable,
-    SettingsChanged,
-    SettingsUnreadable,
-    ShapeFixed,
-    ShovelNotFound,
-    ShovelRunning,
-    SidelinePurged,
-    StagedFileGone,
-    StorageFailed,
-    TooManyConnections,
-    TooManyQueues,
-    TooManySchedules,
-    TooManySelections,
-    TooManyShovels,
-    TooManySubscriptions,
-    TooManyWaiters,
-    TooMuchCredit,
-    Unavailable,
-    UnknownField,
-    UnknownParameter,
-    UnknownSetting,
-)
+from mq.model import errors
 
 RETRY_AFTER_S: Final = 1
 
@@ -137,25 +69,27 @@ class Problem:
         return {**self.own_headers, **_RETRY_AFTER} if is_503 else self.own_headers
 
 
-PROBLEMS: Final[dict[type[MqError], Problem]] = {
-    BadName: Problem(
+PROBLEMS: Final[dict[type[errors.MqError], Problem]] = {
+    errors.BadName: Problem(
         "bad-name", 400, "Bad name", "The {noun} is malformed: it must be {expected}."
     ),
-    UnknownParameter: Problem(
+    errors.UnknownParameter: Problem(
         "unknown-parameter", 400, "Unknown parameter",
         "This request has no query parameter {parameter!r:.80}{hint}. Its parameters: {takes}.",
     ),
-    BadParameter: Problem(
+    errors.BadParameter: Problem(
         "bad-{parameter}", 400, "Bad parameter",
         "The {noun} is malformed: it must be {expected}.",
     ),
-    BadBody: Problem("bad-body", 400, "Bad body", "The body must be {expected}."),
-    UnknownField: Problem(
+    errors.BadBody: Problem("bad-body", 400, "Bad body", "The body must be {expected}."),
+    errors.UnknownField: Problem(
         "unknown-field", 400, "Unknown field",
         "A row has no field {parameter!r:.80}{hint}. Its fields: {takes}.",
     ),
-    BadFrame: Problem("malformed-frame", 400, "Malformed frame", "A frame must be {expected}."),
-    ForeignOrigin: Problem(
+    errors.BadFrame: Problem(
+        "malformed-frame", 400, "Malformed frame", "A frame must be {expected}."
+    ),
+    errors.ForeignOrigin: Problem(
         "foreign-origin", 403, "Foreign origin",
         "The request comes from a web page of another origin. Send it without a browser, or from "
         "mq's own page.",
@@ -170,275 +104,275 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
         "The caller lacks {noun}. Ask the operator for a token that grants it.",
         own_headers=_ASK,
     ),
-    NotSubscribed: Problem(
+    errors.NotSubscribed: Problem(
         "not-subscribed", 404, "Not subscribed",
         "This connection has no subscription to queue {queue!r}. Send subscribe first.",
     ),
-    AlreadySubscribed: Problem(
+    errors.AlreadySubscribed: Problem(
         "already-subscribed", 409, "Already subscribed",
         "This connection has a subscription to queue {queue!r} already. Unsubscribe before "
         "subscribing with other options.",
     ),
-    TooManySubscriptions: Problem(
+    errors.TooManySubscriptions: Problem(
         "too-many-subscriptions", 409, "Too many subscriptions",
         "A connection has at most {subscriptions_max} subscriptions. Unsubscribe from a queue, or "
         "open another connection.",
     ),
-    TooMuchCredit: Problem(
+    errors.TooMuchCredit: Problem(
         "too-much-credit", 409, "Too much credit",
         "Credit and unsettled messages of a connection are at most {credit_max} together. Settle "
         "messages, or grant less credit.",
     ),
-    NoWebSocket: Problem(
+    errors.NoWebSocket: Problem(
         "no-websocket", 426, "WebSocket required",
         "This path only accepts WebSocket handshakes (RFC 6455, version 13).",
         own_headers={"Upgrade": "websocket", "Sec-WebSocket-Version": "13"},
     ),
-    DueTooFar: Problem(
+    errors.DueTooFar: Problem(
         "due-too-far", 400, "Due time too far in the future",
         "The file system of the daemon's root cannot store this due time. Choose an earlier one.",
     ),
-    BadPrecondition: Problem(
+    errors.BadPrecondition: Problem(
         "bad-if-match", 400, "Bad If-Match",
         'The header If-Match must be * or a list of entity tags such as "1".',
     ),
-    BodyUnreadable: Problem(
+    errors.BodyUnreadable: Problem(
         "body-unreadable", 400, "Body unreadable",
         "The body ended early, or its transfer coding is malformed.", closes=True,
     ),
-    QueueNotFound: Problem(
+    errors.QueueNotFound: Problem(
         "queue-not-found", 404, "Queue not found",
         "There is no queue {queue!r}. Create it with PUT /{queue}.",
     ),
-    MessageNotFound: Problem(
+    errors.MessageNotFound: Problem(
         "message-not-found", 404, "Message not found",
         "The queue has no message with this id: it was deleted, purged, moved to a sideline "
         "(QUEUE_SIDELINE), or never published.",
     ),
-    KeyNotFound: Problem(
+    errors.KeyNotFound: Problem(
         "key-not-found", 404, "Key not found", "No message of the queue has the key {key!r}."
     ),
-    ScheduleNotFound: Problem(
+    errors.ScheduleNotFound: Problem(
         "schedule-not-found", 404, "Schedule not found", "The queue has no schedule {schedule!r}."
     ),
-    QueueExpired: Problem(
+    errors.QueueExpired: Problem(
         "queue-expired", 410, "Queue expired",
         "Queue {queue!r} expired at {expired_at} and takes and delivers no messages. Change its "
         "setting expires_at to use it again.",
     ),
-    NameTaken: Problem(
+    errors.NameTaken: Problem(
         "name-taken", 409, "Name taken",
         "A file that is not a folder has the name of queue {queue!r}. Remove it from the root, or "
         "choose another name.",
     ),
-    MessageLeased: Problem(
+    errors.MessageLeased: Problem(
         "message-leased", 409, "Message leased",
         "The message is in the lease {lease} of a Spark consumer. Until the lease ends the message "
         "can only be read and deleted.",
     ),
-    KeyTaken: Problem(
+    errors.KeyTaken: Problem(
         "key-taken", 409, "Key taken",
         "Message {id} has the key {key!r} already. Delete that message, or choose another key.",
         own_headers={"X-Message-Id": "{id}"},
     ),
-    NotPacked: Problem(
+    errors.NotPacked: Problem(
         "not-packed", 409, "Not packed",
         "{queue} stores no packs, and several messages with one Idempotency-Key must be a pack: "
         "publish them with a key each, or set pack_messages_max.",
     ),
-    PublishDiffers: Problem(
+    errors.PublishDiffers: Problem(
         "publish-differs", 409, "Publish differs",
         "The first publish with this Idempotency-Key was of {earlier} messages, this one is of "
         "{messages}. Choose another key.",
     ),
-    AlreadySideline: Problem(
+    errors.AlreadySideline: Problem(
         "already-sideline", 409, "Already a sideline",
         "{queue} is a sideline, and a sideline has no sideline of its own.",
     ),
-    ShovelNotFound: Problem(
+    errors.ShovelNotFound: Problem(
         "shovel-not-found", 404, "Shovel not found",
         "The shovel of queue {queue!r} has never run and is not scheduled. Start it with "
         "POST /{queue}/shovel.",
     ),
-    ShovelRunning: Problem(
+    errors.ShovelRunning: Problem(
         "shovel-running", 409, "Shovel running",
         "The shovel of queue {queue!r} is running, and only one runs at a time. Wait until it "
         "ends, or stop it with DELETE /{queue}/shovel.",
     ),
-    TooManyShovels: Problem(
+    errors.TooManyShovels: Problem(
         "too-many-shovels", 503, "Too many shovels",
         "The daemon runs at most {shovels_max} shovels at a time, or is shutting down. Try again "
         "later.", True,
     ),
-    TooManySchedules: Problem(
+    errors.TooManySchedules: Problem(
         "too-many-schedules", 409, "Too many schedules",
         "A queue has at most {schedules_max} schedules. Delete one first.",
     ),
-    ShapeFixed: Problem(
+    errors.ShapeFixed: Problem(
         "settings-fixed", 409, "Settings fixed",
         "Queue {queue!r} has another bucket or shards, and neither can be changed. Leave both out, "
         "or delete and create the queue.",
     ),
-    UnknownSetting: Problem(
+    errors.UnknownSetting: Problem(
         "unknown-setting", 400, "Unknown setting",
         "A queue has no setting {parameter!r}{hint}. GET /{{queue}}/settings lists all.",
     ),
-    BadSetting: Problem(
+    errors.BadSetting: Problem(
         "bad-setting", 422, "Bad setting",
         "The setting {parameter} must be {expected}, or null for the default.",
     ),
-    SettingsChanged: Problem(
+    errors.SettingsChanged: Problem(
         "settings-changed", 412, "Settings changed",
         "The settings changed since the version that If-Match names. Read them again.",
     ),
-    BodyTooSlow: Problem(
+    errors.BodyTooSlow: Problem(
         "body-too-slow", 408, "Body too slow",
         "The body came too slowly: nothing for {idle_s:g} s, or less than {bytes_per_s} bytes a "
         "second. Send the request again.",
         retryable=True, closes=True,
     ),
-    HeadTooSlow: Problem(
+    errors.HeadTooSlow: Problem(
         "head-too-slow", 408, "Head too slow",
         "The request's head was not complete within {head_s:g} s. Send the request again.",
         retryable=True, closes=True,
     ),
-    TooManyQueues: Problem(
+    errors.TooManyQueues: Problem(
         "too-many-queues", 429, "Too many queues",
         "The root is at its limit of {queues_max} queues. Delete a queue, or raise --queues-max.",
     ),
-    TooManyConnections: Problem(
+    errors.TooManyConnections: Problem(
         "too-many-connections", 503, "Too many connections",
         "The daemon is at its limit of {connections_max} connections (--connections-max), and none "
         "is idle. Try again later.", True, closes=True,
     ),
-    ConsumerNotFound: Problem(
+    errors.ConsumerNotFound: Problem(
         "consumer-not-found", 404, "Consumer not found",
         "The queue has no consumer {consumer}. It has ended, or its process did not answer.",
     ),
-    ConsumerEnded: Problem(
+    errors.ConsumerEnded: Problem(
         "consumer-ended", 410, "Consumer ended",
         "This consumer of {queue} was ended by request. Its messages are released.",
     ),
-    TooManyWaiters: Problem(
+    errors.TooManyWaiters: Problem(
         "too-many-waiters", 503, "Too many waiters",
         "The daemon is at its limit of {waiters_max} waiting consumers (--waiters-max). Try again "
         "later, or fetch without wait.", True,
     ),
-    DeliveredAgain: Problem(
+    errors.DeliveredAgain: Problem(
         "delivered-again", 412, "Delivered again",
         "If-Match names another delivery than the message's last one, whose receives are "
         "{receives}.",
     ),
-    BodyTooLarge: Problem(
+    errors.BodyTooLarge: Problem(
         "body-too-large", 413, "Body too large",
         "A body has at most {bytes_max} bytes here. Send a smaller one, or raise the limit "
         "(body_bytes_max, --max-body).",
         closes=True,
     ),
-    BatchTooLarge: Problem(
+    errors.BatchTooLarge: Problem(
         "batch-too-large", 413, "Batch too large",
         "A request carries at most {messages_max} messages and {bytes_max} bytes. Split the batch.",
         closes=True,
     ),
-    RangeUnsatisfiable: Problem(
+    errors.RangeUnsatisfiable: Problem(
         "range-unsatisfiable", 416, "Range not satisfiable",
         "The range begins behind the end of the body, which has {size} bytes.",
         own_headers={"Content-Range": "bytes */{size}"},
     ),
-    MediaTypeUnknown: Problem(
+    errors.MediaTypeUnknown: Problem(
         "media-type-unknown", 415, "Unsupported media type",
         "The body must be JSON. Send it with Content-Type: application/json.",
     ),
-    HeadersTooLarge: Problem(
+    errors.HeadersTooLarge: Problem(
         "headers-too-large", 431, "Headers too large",
         "The headers are too large: a message keeps at most {headers_max} headers of {bytes_max} "
         "bytes together.",
         closes=True,
     ),
-    ExpectationUnknown: Problem(
+    errors.ExpectationUnknown: Problem(
         "expectation-unknown", 417, "Unsupported expectation",
         "The header Expect must be 100-continue or left out.",
     ),
-    Unavailable: Problem(
+    errors.Unavailable: Problem(
         "unavailable", 503, "Unavailable",
         "The operation is not guaranteed to be stored. Try again later; the daemon's log has the "
         "cause.", True,
     ),
-    NoSpace: Problem(
+    errors.NoSpace: Problem(
         "no-space", 503, "No space",
         "The disk has no free space beyond its reserve. Free some, then try again.", True,
     ),
-    NoInodes: Problem(
+    errors.NoInodes: Problem(
         "no-inodes", 503, "No inodes",
         "The file system has no free inodes beyond its reserve. Free some, then try again.", True,
     ),
-    QuotaExceeded: Problem(
+    errors.QuotaExceeded: Problem(
         "quota-exceeded", 503, "Quota exceeded",
         "The daemon's user has used up its disk quota. Raise it or free space, then try again.",
         True,
     ),
-    NoDescriptors: Problem(
+    errors.NoDescriptors: Problem(
         "no-descriptors", 503, "No descriptors",
         "The daemon, or its machine, has no free file descriptor. Try again later, or raise the "
         "limit of open files.", True,
     ),
-    NoMemory: Problem(
+    errors.NoMemory: Problem(
         "no-memory", 503, "No memory",
         "The daemon's memory budget (--memory) is in use. Try again later, or send less at a time.",
         True,
     ),
-    ReadOnly: Problem(
+    errors.ReadOnly: Problem(
         "read-only", 503, "Read-only",
         "The daemon cannot write to its root, or to a file in it. Check the mount and its "
         "permissions.", True,
     ),
-    RootAway: Problem(
+    errors.RootAway: Problem(
         "root-away", 503, "Root away",
         "The daemon's root is not at its path: its mount is gone, or another folder is there. Try "
         "again once it is back.", True,
     ),
-    StorageFailed: Problem(
+    errors.StorageFailed: Problem(
         "storage-failed", 503, "Storage failed",
         "The storage failed; the daemon's log has the system's error. Try again later.", True,
     ),
-    StagedFileGone: Problem(
+    errors.StagedFileGone: Problem(
         "publish-forgotten", 503, "Publish abandoned",
         "The publish took so long that it was abandoned. Publish again.", True,
     ),
-    PublishPurged: Problem(
+    errors.PublishPurged: Problem(
         "publish-purged", 503, "Publish purged",
         "The queue was purged during the publish. Publish again.", True,
     ),
-    SidelinePurged: Problem(
+    errors.SidelinePurged: Problem(
         "sideline-purged", 503, "Sideline purged",
         "The sideline was purged after this message was published. Sideline the message again an "
         "hour after the purge.", True,
     ),
-    SettingsUnreadable: Problem(
+    errors.SettingsUnreadable: Problem(
         "settings-unreadable", 503, "Settings unreadable",
         "The queue's settings file is damaged. The operator has to repair it; fetches still work.",
         True,
     ),
-    ScheduleUnreadable: Problem(
+    errors.ScheduleUnreadable: Problem(
         "schedule-unreadable", 503, "Schedule unreadable",
         "The schedule's file is damaged, and the schedule does not fire. Replace or delete the "
         "schedule.", True,
     ),
-    TooManySelections: Problem(
+    errors.TooManySelections: Problem(
         "too-many-selections", 503, "Too many selections",
         "The queue's consumers use {selections_max} selections, which is the limit. Try again "
         "later, or share a selection.", True,
     ),
-    Busy: Problem(
+    errors.Busy: Problem(
         "message-busy", 503, "Busy",
         "Another process is changing this message or queue. Try again.", True,
     ),
-    QueuePaused: Problem(
+    errors.QueuePaused: Problem(
         "queue-paused", 503, "Queue paused",
         "The queue's setting paused refuses publishes. Try again once it is none or deliveries.",
         True,
     ),
-    QueueFull: Problem(
+    errors.QueueFull: Problem(
         "queue-full", 503, "Queue full",
         "The queue is at its limit of messages or bytes (settings messages_max and bytes_max, of "
         "which 0 is none). Try again once messages were removed.", True,
@@ -465,15 +399,15 @@ INTERNAL: Final = Problem(
 OTHERS: Final = (PATH_UNKNOWN, METHOD_NOT_ALLOWED, BAD_REQUEST, INTERNAL)
 
 
-def problem_for(error: MqError) -> Problem:
+def problem_for(error: errors.MqError) -> Problem:
     """The problem of the error's class."""
     return problem_of(type(error))
 
 
-def problem_of(error: type[MqError]) -> Problem:
+def problem_of(error: type[errors.MqError]) -> Problem:
     """The problem of a class of errors, or of the nearest class above that has one."""
     for kind in error.__mro__:
-        if issubclass(kind, MqError) and kind in PROBLEMS:
+        if issubclass(kind, errors.MqError) and kind in PROBLEMS:
             return PROBLEMS[kind]
     return INTERNAL
 
@@ -500,7 +434,7 @@ def problem_headers(problem: Problem, facts: Mapping[str, object]) -> dict[str, 
     return {name: value.format_map(facts) for name, value in problem.headers.items()}
 
 
-def facts_of(error: MqError) -> dict[str, object]:
+def facts_of(error: errors.MqError) -> dict[str, object]:
     """The fields of the error's class."""
     names: list[str] = list(getattr(error, "__dataclass_fields__", ()))
     return {name: getattr(error, name) for name in names}
