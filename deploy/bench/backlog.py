@@ -26,7 +26,7 @@ _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _FILE_MODE, _FOLDER_MODE = 0o600, 0o700
 _ENDED_BEFORE_MS: Final = 1000
 _NOISE: Final = 0x9E3779B97F4A7C15  # Odd, its bits half ones: all digits of an id change.
-# So many files a process writes in one go.
+# Files that a process writes in one go.
 _RANGE: Final = 20_000
 
 
@@ -78,7 +78,7 @@ class Backlog:
         return f"{bucket:08x}/{ms >> _SHIFT_SUB & 0xFF:02x}"
 
     def ids(self, most: int) -> Iterator[str]:
-        """At most so many ids, spread evenly over all."""
+        """At most this many ids, spread evenly over all."""
         step = max(1, self.messages // most)
         return (self.id(number) for number in range(0, self.messages, step))
 

@@ -121,7 +121,7 @@ def _measure(
 
 
 def _dd(files: Path, size: int, number: int, at_a_time: int) -> float:
-    """Files a second that dd writes and fsyncs, so many at a time."""
+    """Files a second that dd writes and fsyncs, this many at a time."""
     block = min(size, _DD_BLOCK_BYTES)
 
     def write(file: int) -> None:

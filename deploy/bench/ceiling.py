@@ -1,7 +1,7 @@
 """The raw ceiling: a publish's file operations in a bare loop, without HTTP and without mq.
 
 Two kinds of loop, both with the names, bytes and times that mq would write. Own fsyncs: each
-thread makes one message after the other durable, alone. Groups: so many are written,
+thread makes one message after the other durable, alone. Groups: many are written,
 flushed together and renamed, and share one fsync of the queue's folder.
 """
 
@@ -149,7 +149,7 @@ def _group_turn(folders: Folders, group: int, flush: Flush) -> Turn:
 
 
 def _rate(threads: int, turn: Turn, seconds: float) -> float:
-    """Messages a second of so many threads, each taking one turn after the other."""
+    """Messages a second of this many threads, each taking one turn after the other."""
     counts = [0] * threads
     start = threading.Barrier(threads + 1)
 

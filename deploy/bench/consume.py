@@ -31,7 +31,7 @@ SOCKET_ACKS: Final = "mq, one WebSocket, acks"
 CLIENTS: Final = 4
 LINES: Final = 100
 CREDIT: Final = 1000
-# After so many messages their credit is given again, and where asked for they are acknowledged.
+# After this many messages their credit is given again; where asked for they are acknowledged.
 AT_A_TIME: Final = 100
 
 _UNREAD_BODY_BYTES: Final = 64 << 10

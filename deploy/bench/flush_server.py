@@ -79,7 +79,7 @@ class FlushServer:
             answer = self._answer(operation, request[_IN_HEADER.size :], came_s)
             failed, body = (errno.ENOSYS, b"") if answer is None else (0, answer)
             head = _OUT_HEADER.pack(_OUT_HEADER.size + len(body), -failed, unique)
-            with contextlib.suppress(FileNotFoundError):  # Whoever asked waits no more.
+            with contextlib.suppress(FileNotFoundError):  # The caller waits no more.
                 os.write(self._channel, head + body)
 
     def _next(self) -> bytes | None:
@@ -94,7 +94,7 @@ class FlushServer:
                     raise
 
     def _answer(self, operation: int, asked: bytes, came_s: float) -> bytes | None:
-        """The answer's body; None: the kernel is told that there is no such operation here."""
+        """The answer's body; None: there is no such operation here, and the kernel learns it."""
         match operation:
             case _Asks.FSYNC:
                 self._flush(came_s)

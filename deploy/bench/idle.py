@@ -95,7 +95,7 @@ def _ms(found: Sequence[float]) -> str:
 
 
 def _allow_connections(polls: int) -> None:
-    """Raises BenchError where so many cannot be open at once."""
+    """Raises BenchError where this many cannot be open at once."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < polls + _SPARE_DESCRIPTORS:
         raise BenchError(f"{polls} connections need ulimit -n {polls + _SPARE_DESCRIPTORS}")
@@ -123,7 +123,7 @@ def _measure(place: Place, flags: Sequence[str], polls: int, count: int, seconds
 
 @contextlib.contextmanager
 def _waiting(server: Process, names: Sequence[str], polls: int) -> "Iterator[_Waiting]":
-    """So many connections that wait, each at the next of the queues."""
+    """This many waiting connections, spread over the queues."""
     waiting = _Waiting(server.port)
     try:
         for number in range(polls):

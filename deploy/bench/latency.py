@@ -75,7 +75,7 @@ def main(
     flags: tuple[str, ...],
     commit: Commit | None,
 ) -> None:
-    """Measures how long a message is on its way to somebody who waits for it."""
+    """Measures how long a message is on its way to a waiting client."""
     with running():
         if installs:
             install([BEANSTALKD, REDIS])

@@ -110,7 +110,7 @@ def load(
 ) -> Run:
     """Runs the tool against these servers, the connections shared out among them.
 
-    Ends after so many seconds or messages, fetch and delete also when there is none left.
+    Ends after these seconds or messages, fetch and delete also when there is none left.
     `body_bytes` is what is published and what a fetch must bring. `ids` are what to delete, one
     a line; `ids_out` gets those that were published or fetched. Raises BenchError when any answer
     was wrong or missing, unless errors are allowed, and when nothing was measured.

@@ -119,7 +119,7 @@ def _resident(
 
 @contextlib.contextmanager
 def _slow(server: Process, number: int) -> Iterator[None]:
-    """So many clients that ask for a message and do not read it."""
+    """This many clients that ask for a message and do not read it."""
     with contextlib.ExitStack() as stack:
         for _ in range(number):
             client = stack.enter_context(socket.socket())
@@ -153,7 +153,7 @@ def _rates(
 
 
 def _calls(pid: int, url: str, messages: int) -> dict[str, int]:
-    """How often the process called, while so many messages were fetched."""
+    """How often the process called, while this many messages were fetched."""
     with tempfile.NamedTemporaryFile() as out:
         command = ["strace", "-f", "-c", "-o", out.name, "-p", str(pid)]
         try:

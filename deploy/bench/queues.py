@@ -55,7 +55,7 @@ def main(
 
 
 def _made(root: Path, number: int) -> Path:
-    """A root with so many queues: QUEUE, and others beside it."""
+    """A root with this many queues: QUEUE, and others beside it."""
     with processes() as started:
         server = started.mq(root)
         make_queue(server)

@@ -85,7 +85,7 @@ def main(
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A root with a queue of so many messages; `ids` of some or all of them, oldest first."""
+    """A root with a queue of this many messages; `ids` of some or all of them, oldest first."""
 
     path: Path
     size: int
@@ -104,7 +104,7 @@ def ext4_for(sizes: Sequence[int]) -> Ext4:
 
 
 def fill(place: Place, size: int, block: bytes = b"") -> Filled:
-    """A root with a queue of so many messages, published at that rate until now."""
+    """A root with a queue of this many messages, published at that rate until now."""
     backlog = Backlog.until_now(size, PER_S, SHARD_FILES, block)
     path = place.path / str(size)
     with processes() as started:
@@ -190,7 +190,7 @@ def _bursts(filled: Filled, server: Process, connections: int, seconds: float) -
 
 
 def _bring_back(root: Path) -> None:
-    """Takes a queue's deletion back, with nobody at the root: the folder, and its tombstone."""
+    """Undoes a queue's deletion while no daemon uses the root: the folder, and its tombstone."""
     folders = [path for path in (root / "remove").iterdir() if path.name.endswith(".d")]
     if len(folders) != 1:
         raise BenchError(f"of one deleted queue there are {len(folders)} folders")

@@ -1,5 +1,5 @@
 """`python -m deploy.bench.slow_server WHERE SOURCE SECONDS`: SOURCE again at WHERE, through FUSE,
-where each call takes so many seconds more, as on a network's file system.
+where each call takes some seconds more, as on a network's file system.
 """
 
 import errno
@@ -56,7 +56,7 @@ class Slow(mfusepy.Operations):  # type: ignore[misc]
         return 0
 
     def release(self, path: str, fh: int) -> int:
-        os.close(fh)  # Nobody waits for it.
+        os.close(fh)  # No caller waits for it.
         return 0
 
     def fsync(self, path: str, datasync: int, fh: int) -> int:

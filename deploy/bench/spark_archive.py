@@ -1,6 +1,6 @@
 """`python -m deploy.bench.spark_archive`: removed messages archived by Spark, beside a plain loop.
 
-So many removed messages of 300 bytes by chance in remove/, in buckets as mq lays them. The plain
+Removed messages of 300 bytes by chance in remove/, in buckets as mq lays them. The plain
 loop reads the same files, and writes id, time and body to one Parquet file by pyarrow, which it
 fsyncs: it keeps no ledger, makes no commit, hashes nothing. Each round has the loop and the
 archive; a run before, of few messages, starts Spark's processes. Run it in a session of its own
@@ -67,7 +67,7 @@ def main(place: Place, messages: int, rounds: int) -> None:
 
 
 def fill(top: Path, messages: int) -> None:
-    """A root with so many removed messages, flat up to 10,000 and then in buckets."""
+    """A root with this many removed messages, flat up to 10,000 and then in buckets."""
     root = open_root(str(top), Files(), SystemClock())
     uuids = UuidSource(root.clock)
     remove, made = Path(root.layout.remove), set()

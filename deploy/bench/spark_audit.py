@@ -51,7 +51,7 @@ _WARM: Final = 2
 @click.option("--cores", type=click.IntRange(1), default=2)
 @rounds_flag(3)
 def main(place: Place, names: tuple[int, ...], cores: int, rounds: int) -> None:
-    """Measures names a second of `mqctl pipeline audit` on roots of so many names."""
+    """Measures names a second of `mqctl pipeline audit` on roots of these sizes."""
     click.echo(place.heading("empty files\n"))
     spark = quiet_session(cores)
     try:
@@ -116,7 +116,7 @@ def _peak_kib(process: int) -> int:
 
 
 def fill(top: Path, count: int) -> None:
-    """A root of so many messages, as mq would have put them."""
+    """A root of this many messages, as mq lays them."""
     opened = open_root(str(top), Files(), SystemClock())
     run_alone(create_queue(opened, QUEUE), NoFlusher())
     backlog = Backlog.until_now(count, PER_S)

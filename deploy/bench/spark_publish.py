@@ -36,7 +36,7 @@ from mq.store.opening import open_root
 QUEUE: Final = QueueName("bench")
 PLAIN: Final = "plain Python loop, fsync a message"
 PLAIN_SHARE: Final = 20
-"""It publishes so many times fewer: its rate does not depend on that."""
+"""By how many times fewer it publishes: its rate does not depend on that."""
 STEPS: Final = "the store's steps, one thread, no Spark"
 WARMING: Final = 200
 ARROW_ROWS: Final = 10_000

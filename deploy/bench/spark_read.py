@@ -3,7 +3,7 @@
 One queue of messages of 300 bytes, in buckets as mq lays them. Each row reads every body and sums
 the lengths: a plain Python loop over the files; `format("mq")` on two cores and on one; Spark's
 `binaryFile` and `text`. Run it in a session of its own (`setsid`), whose processes' time is what a
-message costs. With `--names` instead: what listing so many names takes of the planner's memory,
+message costs. With `--names` instead: what listing this many names takes of the planner's memory,
 which is the driver's; the files are empty then.
 """
 
@@ -136,7 +136,7 @@ def cpu_s() -> float:
 
 
 def fill(top: Path, messages: int) -> None:
-    """A root whose one queue has so many ready messages, in buckets."""
+    """A root whose one queue has this many ready messages, in buckets."""
     root = open_root(str(top), Files(), SystemClock())
     os.mkdir(root.layout.queue(QUEUE))
     write_backlog(Path(root.layout.queue(QUEUE)), Backlog.until_now(messages, PER_S), 1)

@@ -1,5 +1,5 @@
-"""Somebody who waits for a message, and somebody who publishes one: over raw sockets, in one
-thread, so that little of the bench's own is in what it measures.
+"""A client that waits for a message, and one that publishes it: over raw sockets, in one thread,
+so that little of the bench's own is in what it measures.
 """
 
 import json
@@ -136,7 +136,7 @@ class Stream:
         return line
 
     def some(self, count: int) -> bytes:
-        """So many of what comes next."""
+        """The next `count` of what comes."""
         while len(self._held) < count:
             self._receive()
         found, self._held = self._held[:count], self._held[count:]

@@ -26,7 +26,7 @@ static const char usage[] =
     "         empty, get    HTTP only: a POST without a body, a GET\n"
     "  --connections=64     kept open, each with one request at a time, shared out to the URLs\n"
     "  --seconds=S          begins nothing more after so long; what was begun is waited for\n"
-    "  --messages=M         begins no more than so many\n"
+    "  --messages=M         begins no more than M\n"
     "  --body=300           bytes published, and expected when fetched\n"
     "  --ids=FILE           of --mode=delete, one a line\n"
     "  --ids-out=FILE       where the ids of what was published or fetched go\n"

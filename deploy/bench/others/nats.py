@@ -21,7 +21,7 @@ jetstream {{ store_dir: "{folder}/jetstream"{sync} }}
 _SYNCED: Final = ", sync_interval: always"
 _ACK_WAIT_NS: Final = 60_000_000_000
 _CLAIMED_MAX: Final = 100_000
-"""Consumers wait when so many are not acknowledged: more than any bench has connections."""
+"""Consumers wait when this many are not acknowledged: more than any bench has connections."""
 
 _CONSUMER: Final = "Who has a message and what was acknowledged is written a little later."
 _SYNCED_PROMISE: Final = (

@@ -27,8 +27,8 @@ def picture(measured: Sequence[Samples], subtitles: Sequence[str]) -> str:
     """Messages a second of each server, mq's own in another colour, the fastest on top; two
     lines below its title.
 
-    Pale bars are of those that have less on the disk before they answer than mq has. Whoever does
-    not even have what was published there is left out: its bar would dwarf all others.
+    Pale bars are of those that have less on the disk before they answer than mq has. One that
+    has nothing there of what was published is left out: its bar would dwarf all others.
     """
     left_out = [each.rival.name for each in measured if each.rival.publish_on_disk != "yes"]
     measured = [each for each in measured if each.rival.name not in left_out]

@@ -70,7 +70,7 @@ class Rival:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody had a moment ago."""
+    """A port of 127.0.0.1 that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -123,7 +123,7 @@ def install(rivals: Sequence[Rival]) -> None:
 
 @contextlib.contextmanager
 def _no_services() -> Iterator[None]:
-    """While it lasts, Debian's packages start no services, unless somebody decides that already."""
+    """While it lasts, packages of Debian start no services, unless the machine decides that."""
     policy = Path("/usr/sbin/policy-rc.d")
     if policy.exists():
         yield
@@ -161,7 +161,7 @@ def _end(popen: "subprocess.Popen[bytes]") -> None:
             popen.wait(_STOP_WAIT_S)
             break
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(popen.pid, signal.SIGKILL)  # Whoever of them is still there.
+        os.killpg(popen.pid, signal.SIGKILL)  # Those that are still there.
 
 
 def _cpu_ticks_of_session(session: int) -> Iterator[int]:

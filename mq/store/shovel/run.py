@@ -78,7 +78,7 @@ def _go_on() -> bool:
     return True
 
 
-def _nobody(moved: Sequence[MessageId]) -> None:
+def _unheard(moved: Sequence[MessageId]) -> None:
     return
 
 
@@ -93,7 +93,7 @@ class Heard:
     """
 
     may_go_on: Callable[[], bool] = _go_on
-    moved: Callable[[Sequence[MessageId]], None] = _nobody
+    moved: Callable[[Sequence[MessageId]], None] = _unheard
     over: Callable[[], None] = _nothing
 
 

@@ -49,14 +49,14 @@ class Race:
         return len({*self.left} & {*self.right})
 
     @property
-    def by_nobody(self) -> int:
+    def by_none(self) -> int:
         """The number of files that neither side believes it won."""
         return self.count - len({*self.left} | {*self.right})
 
     @property
     def is_sound(self) -> bool:
         """Whether exactly one side won each file."""
-        return not self.by_both and not self.by_nobody and self.there == self.count
+        return not self.by_both and not self.by_none and self.there == self.count
 
     @property
     def is_one_sided(self) -> bool:
@@ -115,13 +115,13 @@ def judge_race(probe: str, found: Race) -> Finding:
         "left": len(found.left),
         "right": len(found.right),
         "by_both": found.by_both,
-        "by_nobody": found.by_nobody,
+        "by_none": found.by_none,
         "started_each": found.started_each,
     }
     each = f"{len(found.left)} and {len(found.right)} of {found.count}"
     if not found.is_sound:
         says = (
-            f"{found.by_both} of {found.count} won by both sides, {found.by_nobody} by none; "
+            f"{found.by_both} of {found.count} won by both sides, {found.by_none} by none; "
             f"{found.there} are there"
         )
         return Finding(probe, Level.WRONG, says, "no other process of mq on this root", facts)
