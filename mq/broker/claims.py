@@ -189,7 +189,8 @@ class Claimer:
         self._scanner = scanner
         self._claims: deque[_Claim] = deque()
         self._scanning: asyncio.Task[None] | None = None
-        self._is_to_scan = False
+        self.is_to_scan = False
+        """Whether it scans once no claim of it goes on."""
         self._dropped_ms = -EXPIRED_DROPPED_EVERY_MS
         self._minds_packs = False
         """Whether there was a pack, or a waiter that takes packs. Until then claims are simpler."""
@@ -200,7 +201,7 @@ class Claimer:
 
     def scan_again(self) -> None:
         """Scans the folder for waiting consumers, after the claims in progress."""
-        self._is_to_scan = True
+        self.is_to_scan = True
         self._queue.serve()
 
     def forget(self) -> None:
@@ -247,7 +248,7 @@ class Claimer:
 
     def _is_due(self, now_s: float) -> bool:
         ready = self.ready
-        if self._is_to_scan:
+        if self.is_to_scan:
             return True
         if not ready.is_due_for_scan(now_s):
             return False
@@ -303,8 +304,8 @@ class Claimer:
     async def _scan(self) -> None:
         """Scans the folder, and tells the waiters for which no message was found."""
         queue = self._queue
-        waiters, is_whole = list(queue.lines.fresh(self.selection)), self._is_to_scan
-        self._is_to_scan = self.has_news = False
+        waiters, is_whole = list(queue.lines.fresh(self.selection)), self.is_to_scan
+        self.is_to_scan = self.has_news = False
         taken = [name for each in queue.claimers for name in each.claimed()]
         try:
             await self._scanner.scan(self.ready, taken, is_whole)
@@ -475,6 +476,7 @@ class Claimer:
         is_grouped = GROUP_BEGINS in candidate.key
         if isinstance(error, _HeldBack):
             if is_grouped:
+                self._hide(candidate.id.group)
                 queue.let_go(candidate.id)
             self.ready.offer(candidate.id)
         elif is_grouped and self._is_held(candidate.id, future):
@@ -540,7 +542,7 @@ class Claimer:
         """
         queue, error = self._queue, ended.exception()
         if isinstance(error, GroupHeld):
-            self.ready.hide(message_id.group)
+            self._hide(message_id.group)
             queue.groups.hold(message_id.group, error.head)
             queue.totals.lost_races += 1
             return True
@@ -548,9 +550,14 @@ class Claimer:
             queue.let_go(message_id)
         elif error is not None:
             # It may be there as before. Those behind it do not go before a scan has looked for it.
-            self.ready.hide(message_id.group)
+            self._hide(message_id.group)
             queue.groups.hold(message_id.group, "", 2 * BUSY_ASIDE_S)
         return False
+
+    def _hide(self, group: str) -> None:
+        """A claim of the group failed: no list knows all of it."""
+        for each in self._queue.claimers:
+            each.ready.claim_failed(group)
 
     def _hand_over(self, delivery: Delivery, waiter: Waiter) -> None:
         if waiter.is_gone:

@@ -542,6 +542,8 @@ class Queue:
     def _leaves(self, message_id: MessageId, siblings: QueueSiblings) -> bool:
         """Whether to leave the message to consumers of another process for a moment."""
         name = message_id.text
+        if message_id.group:
+            return False  # Else this process might take the message behind it meanwhile.
         if len(self._left) >= LEFT_MAX or not siblings.are_chosen(name):
             return False
         until_s = self.root.clock.steady_s() + LEFT_S
@@ -610,5 +612,4 @@ class Queue:
                     claimer.ready.offer(message_id)
                 elif matches is None:
                     claimer.ready.distrust()
-                    if selection in waiting:
-                        claimer.scan_again()
+                    claimer.is_to_scan |= selection in waiting  # Once all are served.

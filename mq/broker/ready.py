@@ -164,6 +164,8 @@ class ReadyList:
         """By their groups."""
         self._hidden: set[str] = set()
         """Groups of which messages may be there that are neither known nor parked."""
+        self._missed_meanwhile: set[str] = set()
+        """Those of which a claim failed during a scan, which left its message out."""
         self._unsure: set[str] = set()
         """Of the groups' messages known, those that wait for the next scan."""
         self._sure_then: frozenset[str] = frozenset()
@@ -244,6 +246,7 @@ class ReadyList:
         self._threshold = uuid_beginning(now_ms)
         self._sure_then = frozenset(self._unsure)
         self._offered_meanwhile = []
+        self._missed_meanwhile = set()
         self._taken_meanwhile = set(taken)
 
     def scan_ended(self, listing: Listing | None, began_s: float, now_s: float) -> None:
@@ -515,6 +518,14 @@ class ReadyList:
         self._parked.pop(group, None)
         self._hidden.add(group)
 
+    def claim_failed(self, group: str) -> None:
+        """A claim of a message of the group failed, by this or another list of the folder. The
+        message may be there, and this list may lack it: the group waits for a scan that begins
+        later.
+        """
+        self.hide(group)
+        self._missed_meanwhile.add(group)
+
     def _sort_out(self, listing: Listing) -> None:
         """Applies a scan to the groups: one whose head the scan skipped is still in flight, or
         needs a scan.
@@ -527,7 +538,7 @@ class ReadyList:
         }
         self._lacks_scan = self._lacks_scan or len(still) < len(passed)
         self._parked = {group: each for group, each in self._parked.items() if group in still}
-        self._hidden = still - self._parked.keys()
+        self._hidden = (still - self._parked.keys()) | self._missed_meanwhile
         self._unsure = {
             each.name
             for each in listing.candidates

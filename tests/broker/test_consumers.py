@@ -5,6 +5,7 @@ import gc
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness.clock import FakeClock
@@ -281,6 +282,23 @@ async def test_ten_thousand_polls_are_served_each_a_message(broker: Broker) -> N
     found = [delivery.id for each in polls if (delivery := each.future.result()) is not None]
     assert sorted(found, key=str) == sorted(ids, key=str)
     assert not any(each.future.result() for each in waiting)
+
+
+@pytest.mark.parametrize("count", [2, 5, 6])
+async def test_a_message_whose_headers_are_unknown_comes_to_the_selection_that_takes_it(
+    broker: Broker, count: int
+) -> None:
+    failed: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+    those = [await taking(broker, select=f"header:x-attribute-c=v{n}") for n in range(count)]
+    for one in those:
+        await settled(one.consumer)
+    headers = (("x-attribute-c", f"v{count - 1}"),)
+    later = Envelope(headers=headers, due_ms=broker.root.now_ms() + 3_600_000)
+    message_id = await broker.publish(QUEUE, b"x", later)
+    await broker.reschedule(QUEUE, message_id, 0)
+    await comes_true(lambda: those[-1].ids == [message_id])
+    assert not failed
 
 
 @pytest.mark.certificate

@@ -331,6 +331,17 @@ def test_a_head_that_is_done_with_during_a_scan_lets_the_next_go_behind_it() -> 
     assert shop.takes() == of_group(2)
 
 
+def test_a_group_of_which_a_claim_failed_during_a_scan_waits_for_the_next() -> None:
+    shop = Grouped()
+    shop.ready.scan_began(taken=(of_group(1).text,))
+    shop.ready.claim_failed("a" * 16)
+    shop.ready.scan_ended(listing(of_group(1), of_group(2)), shop.now_s, shop.now_s)
+    assert shop.takes() is None
+    assert shop.ready.is_due_for_scan(shop.now_s)
+    shop.scans(of_group(1), of_group(2))
+    assert shop.takes() == of_group(1)
+
+
 def test_what_a_scan_may_have_found_without_those_before_it_waits_for_the_next() -> None:
     shop = Grouped()
     shop.scans(of_group(2), began_ms=YOUNG)

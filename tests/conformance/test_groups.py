@@ -149,6 +149,29 @@ async def test_what_becomes_of_the_first_decides_who_is_next(
     assert links(server.root) == {}
 
 
+async def test_no_list_passes_over_a_message_whose_claim_by_another_list_failed(
+    serve: Serve,
+) -> None:
+    """Fetches with a selection and without have a list each; the claim is of a message that waits
+    for a head of another process.
+    """
+    clock = FakeClock()
+    server, other = await serve(clock=clock), await serve(clock=clock)
+    await make_queue(server)
+    head = await publish_in(other, "g")
+    assert (await fetch(other)).id == head
+    alone = await publish(server)
+    ids = [await publish_in(server, "g") for _ in range(2)]
+    clock.advance(1)
+    assert (await fetch(server)).id == alone
+    assert (await fetch(server, params={"select": "priority:0"})).status == 204
+    assert await nothing(server)
+    assert (await delete(server, head)).status == 202
+    for message_id in ids:
+        assert (await fetch(server)).id == message_id
+        assert (await delete(server, message_id)).status == 202
+
+
 @pytest.mark.parametrize("others", [False, True], ids=["one-process", "two-processes"])
 async def test_who_waits_gets_the_next_one_once_it_may_go(serve: Serve, others: bool) -> None:
     server = await serve()
