@@ -437,6 +437,12 @@ class Broker:
         if (queue := self.used(name.text)) is not None:
             queue.added(*items)
 
+    def check_permits(self, queue: Queue) -> None:
+        """The queue is at its limits: compares its permits with the disk, where that is due."""
+        now_s = self.root.clock.steady_s()
+        if queue.permits is not None and (entries := queue.permits.begin_check(now_s)):
+            self.begin(self.refresher.check_permits(queue, queue.permits, entries))
+
     def watch(self, queue: Queue) -> None:
         """Reports the messages that other processes publish to the queue from here on."""
         self._watching.watch(queue)

@@ -9,6 +9,9 @@ due time, as the delivery does: a process that dies leaks no permit. And a proce
 ends only an entry with its own permit: in a race for one message the last permit stands until the
 winner writes its own, which no loser may free.
 
+Another mq of the root may settle a message that this one delivered. So at the limit a process
+compares the entries with the disk now and then, and ends those that it misses twice.
+
 The entries lie in memory that all processes write, under a lock that the kernel frees when its
 holder dies. A process alone has its own memory.
 """
@@ -17,7 +20,7 @@ import contextlib
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +31,8 @@ from mq.model.settings import IN_FLIGHT_MAX, QueueSettings
 LIMITED_QUEUES_MAX: Final = 64
 # A burst is the deliveries of this many seconds, at least one.
 BURST_S: Final = 0.1
+# How often, at most, a queue at its limit compares its entries with the disk.
+CHECK_EVERY_S: Final = 2.0
 
 # Twice as many places as entries; the hash gives an entry a few possible places.
 _ENTRIES: Final = 2 * IN_FLIGHT_MAX
@@ -100,9 +105,13 @@ class Permits:
         permit ends.
         """
         area = self.find(_hash(queue.text))
-        if area is None or not area[_COUNT] or (at := _find(area, _hash(name))) is None:
-            return
-        if permit is not None and area[at + 1] != permit:
+        if area is not None and area[_COUNT]:
+            self.end(area, _hash(name), permit)
+
+    def end(self, area: "memoryview[int]", key: int, permit: int | None) -> None:
+        """Ends an entry, if it has the `permit`; None: whatever it has."""
+        at = _find(area, key)
+        if at is None or permit not in (None, area[at + 1]):
             return
         with self.locked() as has_locked:
             area[at] = area[at + 1] = 0
@@ -110,6 +119,14 @@ class Permits:
                 area[_EARLIEST] = 0  # So that the next check counts again.
             elif area[_COUNT]:
                 area[_COUNT] -= 1
+
+    def forget(self, queue: QueueName) -> None:
+        """None of the queue's messages is in flight any more: it was purged, or is gone."""
+        area = self.find(_hash(queue.text)) if self.are_used else None
+        if area is not None and area[_COUNT]:
+            with self.locked():
+                area[_FIRST:] = memoryview(bytes(_ENTRIES * _ENTRY * _WORD)).cast("Q")
+                area[_COUNT] = area[_EARLIEST] = 0
 
     def moved(self, queue: QueueName, name: str, due_ms: int) -> None:
         """The message's visibility timeout now ends at `due_ms`."""
@@ -198,6 +215,9 @@ class QueuePermits:
         rate = settings.deliveries_per_s_max
         self._step_us = max(1, round(1_000_000 / rate)) if rate else 0
         self._burst_us = max(self._step_us, round(BURST_S * 1_000_000))
+        self._missed: dict[int, int] = {}
+        """The entries that the last check did not find in flight."""
+        self._check_again_s = float("-inf")
 
     @property
     def is_to_count(self) -> bool:
@@ -218,6 +238,30 @@ class QueuePermits:
             if not has_locked:
                 area[_EARLIEST] = 0  # So that the next check counts again.
             area[_IS_COUNTED] = self._is_counted = True
+
+    def begin_check(self, now_s: float) -> dict[int, int]:
+        """The entries, if the queue is at its limit and a check is due, which begins now; else
+        none.
+        """
+        area = self._mine()
+        if not self._most or area[_COUNT] < self._most or now_s < self._check_again_s:
+            return {}
+        self._check_again_s = float("inf")
+        both = zip(area[_FIRST::_ENTRY].tolist(), area[_FIRST + 1 :: _ENTRY].tolist(), strict=True)
+        return {key: permit for key, permit in both if key}
+
+    def end_check(self, entries: Mapping[int, int], found: Iterable[str], again_s: float) -> bool:
+        """A check of these entries found the messages of these ids in flight; the next one may
+        begin at `again_s`. Ends the entries that were missed before too. Whether there were any.
+        """
+        self._check_again_s = again_s
+        known = set(map(_hash, found))
+        missed = {key: permit for key, permit in entries.items() if key not in known}
+        over, self._missed = missed.items() & self._missed.items(), missed
+        area = self._mine()
+        for key, permit in over:
+            self._limits.end(area, key, permit)
+        return bool(over)
 
     def room(self) -> int:
         """How many messages may be delivered now. Other processes may take them first."""

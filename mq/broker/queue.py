@@ -81,6 +81,10 @@ class Process(Protocol):
         """The pending read of the queue's settings, where one is due."""
         ...
 
+    def check_permits(self, queue: "Queue") -> None:
+        """The queue is at its limits: compares its permits with the disk, where that is due."""
+        ...
+
     def watch(self, queue: "Queue") -> None:
         """Reports the messages that other processes publish to the queue from here on."""
         ...
@@ -319,6 +323,7 @@ class Queue:
     def was_forgotten(self) -> None:
         """The queue's folder is gone: answers all waiters with QueueNotFound."""
         self.is_gone, self.is_watched = True, False
+        self._process.permits.forget(self.name)
         self._claimer.ready.close()
         self.memory.retain(self.bodies)
         self._fail(QueueNotFound(self.name.text))
@@ -463,7 +468,10 @@ class Queue:
                 self._looking_again = asyncio.get_running_loop().call_soon(self._look_again)
 
     def was_purged(self) -> None:
-        """Drops the candidates, which a purge may cover. The next fetch scans."""
+        """Drops the candidates, which a purge may cover, and what the limits count. The next fetch
+        scans.
+        """
+        self._process.permits.forget(self.name)
         self.groups.forget()
         for each in self.claimers:
             each.ready.forget()
@@ -553,6 +561,7 @@ class Queue:
 
     def waits_for_room(self) -> None:
         """The queue is at its limits of deliveries. Its consumers are served once it is not."""
+        self._process.check_permits(self)
         if self._consumers:
             self._was_left()
 

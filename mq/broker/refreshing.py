@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from mq.broker.permits import CHECK_EVERY_S, QueuePermits
 from mq.broker.queue import Queue
 from mq.model.errors import QueueNotFound, SettingsUnreadable, Unavailable, unavailable
 from mq.model.log import logger
@@ -18,7 +19,8 @@ from mq.store.core.root import Root
 from mq.store.core.standing import queue_seen
 from mq.store.disk.commit import Committer
 from mq.store.format.settings import settings_in
-from mq.store.scan.delayed_names import in_flight
+from mq.store.format.walk import look_pause_s
+from mq.store.scan.delayed_names import delivered, in_flight
 from mq.store.settings.configure import Match, change_settings
 
 _log = logger("mq.queue")
@@ -136,6 +138,26 @@ class Refresher:
             )
         limit.count(found)
         queue.goes_on()
+
+    async def check_permits(
+        self, queue: Queue, limit: QueuePermits, entries: Mapping[int, int]
+    ) -> None:
+        """Ends the entries of messages that consumers do not have any more: another mq settled
+        them. Raises Unavailable.
+        """
+        steady_s, found = self._root.clock.steady_s, list[str]()
+        began_s = steady_s()
+        try:
+            found = await self._committer.call(delivered, self._root, queue.name)
+        except Unavailable:
+            entries = {}
+            raise
+        finally:
+            pause_s = max(CHECK_EVERY_S, look_pause_s(steady_s() - began_s))
+            claimed = (name for each in queue.claimers for name in each.claimed())
+            has_ended = limit.end_check(entries, (*found, *claimed), steady_s() + pause_s)
+        if has_ended:
+            queue.goes_on()
 
     def _read(self, queue: Queue) -> Configured:
         if not queue_seen(self._root, queue.name):

@@ -11,6 +11,9 @@ from harness.clock import FakeClock
 from harness.consuming import consuming
 from harness.processes import PATIENCE_S
 from harness.server import Serve, Server
+from harness.waiting import comes_true
+
+from mq.broker.permits import CHECK_EVERY_S
 
 
 async def limit(server: Server, **settings: float) -> None:
@@ -70,6 +73,51 @@ async def test_no_more_are_in_flight_until_one_ends(
     await end(server, ids[0], clock)
     assert (await fetch(server)).status == 200
     assert_audits_clean(server.root)
+
+
+@pytest.mark.parametrize("path", ["/q/messages", "/q"], ids=["purge", "deletion"])
+async def test_messages_that_went_with_their_queue_count_no_more(server: Server, path: str) -> None:
+    await limit(server, in_flight_max=1)
+    await publish(server)
+    assert (await fetch(server)).status == 200
+    assert (await call(server, "DELETE", path)).status < 300
+    assert (await call(server, "PUT", "/q")).status < 300
+    await limit(server, in_flight_max=1)
+    message_id = await publish(server)
+    assert (await fetch(server)).id == message_id
+    assert (await fetch(server)).status == 204
+
+
+@pytest.mark.parametrize("end", ENDS[:4], ids=lambda end: end.__name__)
+async def test_what_another_mq_settles_counts_no_more(
+    serve: Serve, server: Server, root: Path, clock: FakeClock, end: End
+) -> None:
+    await limit(server, in_flight_max=2)
+    ids = [await publish(server, params={"key": f"k{number}"}) for number in range(4)]
+    assert [(await fetch(server)).id for _ in range(2)] == ids[:2]
+    other = await serve(root=root, clock=clock)
+    await end(other, ids[0], clock)
+
+    async def comes() -> bool:
+        clock.advance(CHECK_EVERY_S / 2)
+        return (await fetch(server, params={"visibility": "1000"})).status == 200
+
+    await comes_true(comes)
+    clock.advance(CHECK_EVERY_S)
+    assert (await fetch(server)).status == 204
+    assert_audits_clean(root, clock)
+
+
+async def test_what_is_extended_counts_on(server: Server, clock: FakeClock) -> None:
+    await limit(server, in_flight_max=1)
+    message_id = await publish(server)
+    await publish(server)
+    assert (await fetch(server)).id == message_id
+    path = f"/q/messages/{message_id}"
+    assert (await call(server, "PATCH", path, json={"due_in_s": 3600})).status == 200
+    for _ in range(4):
+        clock.advance(CHECK_EVERY_S)
+        assert (await fetch(server)).status == 204
 
 
 async def test_a_restarted_mq_counts_what_consumers_have(

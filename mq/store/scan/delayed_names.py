@@ -75,6 +75,14 @@ def in_flight(root: Root, queue: QueueName, shown_s: float, limit: int) -> list[
     return found[:limit]
 
 
+def delivered(root: Root, queue: QueueName) -> list[str]:
+    """The ids of the queue's messages that were delivered and are not ready again, of a pack its
+    items', in no order. Blocking: lists delay/. Raises OSError.
+    """
+    those = (name for name, stamp in delayed_of(root, queue) if stamp.receives)
+    return [each for name in those for each in messages_of(name)]
+
+
 def delayed_of(root: Root, queue: QueueName) -> Iterator[tuple[str, Stamp]]:
     """The ids and stamps of the queue's messages in delay/ that are not purged, in no order.
     Blocking: lists delay/. Raises OSError.
