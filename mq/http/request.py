@@ -17,7 +17,7 @@ from mq.access.callers import ANONYMOUS, Caller
 from mq.access.errors import Unauthenticated
 from mq.http.access import Shown
 from mq.model.errors import BodyUnreadable, HeadersTooLarge
-from mq.model.limits import HEADER_BLOCK_BYTES_MAX, HEADERS_MAX, KIB
+from mq.model.limits import KIB
 from mq.model.message import Envelope
 
 # How long a refused body is still read, so that its sender gets the answer.
@@ -45,8 +45,7 @@ _CRLF: Final = b"\r\n"
 _BEGUN_BYTES: Final = 64
 _HEAD_END: Final = b"\r\n\r\n"
 
-# A request's line, one of its headers, and their number. A longer one is not parsed.
-REQUEST_LINE_BYTES_MAX: Final = 8 * KIB
+# One of a request's headers, and their number.
 FIELD_BYTES_MAX: Final = 10 * KIB
 FIELDS_MAX: Final = 128
 
@@ -89,7 +88,7 @@ class BodyBroken(Exception):
 
 def head_too_large() -> HeadersTooLarge:
     """The error of a head that is too long, or has too many or too long fields."""
-    return HeadersTooLarge(HEADERS_MAX, HEADER_BLOCK_BYTES_MAX)
+    return HeadersTooLarge(FIELDS_MAX, HEAD_BYTES_MAX, FIELD_BYTES_MAX)
 
 
 # The part of a body that the next byte belongs to.
@@ -522,7 +521,7 @@ def _parsed(head: bytes) -> tuple[str, str, Head]:
     except HttpParserError:
         raise Malformed from None
     method, headers = parser.get_method(), found.headers
-    if found.is_ambiguous or method == _CONNECT or len(found.target) > REQUEST_LINE_BYTES_MAX:
+    if found.is_ambiguous or method == _CONNECT:
         raise Malformed
     if len(headers) > FIELDS_MAX or (
         len(head) > FIELD_BYTES_MAX and any(_is_too_long(*each) for each in headers.items())

@@ -89,11 +89,23 @@ class BadParameter(MqError):
 
 @dataclass(eq=False)
 class HeadersTooLarge(MqError):
-    """A request's head, or the headers that a message keeps, exceed a limit."""
+    """A request's head, or the headers that a message keeps, exceed a limit; of a head each one has
+    at most `each_max` bytes.
+    """
 
     headers_max: int
     bytes_max: int
+    each_max: int | None = None
     parameter: str = "headers"
+    limits: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        most = f"at most {self.bytes_max} bytes"
+        if self.each_max is None:
+            self.limits = f"a message keeps {most} of headers, and at most {self.headers_max}"
+        else:
+            of_each = f"{self.headers_max} headers of {self.each_max} bytes"
+            self.limits = f"a request's head has {most}, with at most {of_each}"
 
 
 class DueTooFar(MqError):

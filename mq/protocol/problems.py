@@ -285,8 +285,7 @@ PROBLEMS: Final[dict[type[errors.MqError], Problem]] = {
     ),
     errors.HeadersTooLarge: Problem(
         "headers-too-large", 431, "Headers too large",
-        "The headers are too large: a message keeps at most {headers_max} headers of {bytes_max} "
-        "bytes together.",
+        "The headers are too large: {limits}.",
         closes=True,
     ),
     errors.ExpectationUnknown: Problem(

@@ -178,6 +178,7 @@ BAD_VALUES: list[tuple[str, Any]] = [
     ("priority_default", "high"), ("delay_default_s", -1), ("delay_default_s", 1e9),
     ("sideline_to", "failed"), ("sideline_to", "a:b_SIDELINE"), ("sideline_to", True),
     ("labels", "a"), ("labels", {"a": 1}), ("labels", {"a": "b" * 32768}),
+    ("labels", {"a": "\ud800"}), ("labels", {"\udfff": "a"}),
     ("in_flight_max", -1), ("in_flight_max", 10_001), ("in_flight_max", 1.5),
     ("deliveries_per_s_max", -1), ("deliveries_per_s_max", 1e7), ("deliveries_per_s_max", True),
     ("idempotency_s", -1), ("idempotency_s", 10**9),

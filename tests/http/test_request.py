@@ -8,7 +8,6 @@ from mq.http.request import (
     FIELD_BYTES_MAX,
     FIELDS_MAX,
     KEPT_HEAD_BYTES_MAX,
-    REQUEST_LINE_BYTES_MAX,
     Client,
     Malformed,
     Request,
@@ -96,8 +95,6 @@ def test_what_is_too_long() -> None:
         parsed(f"X: {'x' * (FIELD_BYTES_MAX + 1)}")
     with pytest.raises(HeadersTooLarge):
         parsed(*["X: y"] * FIELDS_MAX)
-    with pytest.raises(Malformed):
-        parsed(line=f"GET /{'x' * REQUEST_LINE_BYTES_MAX} HTTP/1.1")
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,9 @@ from mq.client.errors import (
     BadName,
     ClientError,
     CouldNotConnect,
-    KeyNotFound,
-    MessageNotFound,
     NotMq,
     Problem,
     QueueNotFound,
-    ScheduleNotFound,
-    ShovelNotFound,
     TimedOut,
     Unanswered,
     Unauthenticated,
@@ -33,7 +29,7 @@ _WHERE: Final = "Set its address with --url or MQ_URL."
 _ASKED: Final = ": is mq running there?"
 _NEAR_MAX: Final = 3
 _UNAUTHORIZED: Final = (401, 403)
-_ABSENT: Final = (QueueNotFound, MessageNotFound, KeyNotFound, ScheduleNotFound, ShovelNotFound)
+_ABSENT: Final = "-not-found"
 
 
 def failed(error: ClientError, options: Options, names: Iterable[str] = ()) -> Failed:
@@ -117,7 +113,7 @@ def _problem(error: Problem, names: list[str]) -> tuple[ExitCode, str, Mapping[s
         message += " Give a token with --token-file or MQ_TOKEN."
     if error.retryable:
         message += " Try again later."
-    code = ExitCode.NOTHING if isinstance(error, _ABSENT) else ExitCode.REFUSED
+    code = ExitCode.NOTHING if error.slug.endswith(_ABSENT) else ExitCode.REFUSED
     return code, message, facts
 
 

@@ -7,6 +7,7 @@ cannot control the terminal. `body` writes raw bytes to a pipe.
 import base64
 import contextlib
 import dataclasses
+import io
 import json
 import re
 import sys
@@ -42,6 +43,9 @@ class Printer:
         self.is_writing = False
         """Whether a write is in progress, which may block on the reader."""
         self._out = sys.stdout if out is None else out
+        if isinstance(self._out, io.TextIOWrapper):
+            # A locale of ASCII lacks most letters.
+            self._out.reconfigure(errors="backslashreplace")
         self._err = sys.stderr if err is None else err
 
     @property

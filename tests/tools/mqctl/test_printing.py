@@ -2,7 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
 from hypothesis import given
@@ -114,3 +114,12 @@ def test_a_problem_is_told_with_its_type_and_facts() -> None:
 
 def test_options_never_say_their_token() -> None:
     assert "secret" not in repr(Options(token="secret"))
+
+
+def test_what_the_terminal_s_encoding_lacks_is_escaped() -> None:
+    written = BytesIO()
+    out = TextIOWrapper(written, encoding="ascii")
+    printer = Printer(as_json=False, out=out)
+    printer.document({"name": "caf\u00e9"})
+    printer.flush()
+    assert written.getvalue() == b'{"name": "caf\\xe9"}\n'

@@ -51,7 +51,7 @@ def test_consumers_are_listed_and_one_is_ended(mqctl: Mqctl, queue: str) -> None
     assert row["id"] in mqctl("consumers", queue).text
     assert mqctl("consumers", queue, "--end", row["id"]).text == f"ended {row['id']}\n"
     assert receiving.wait() != 0
-    assert mqctl("consumers", queue, "--end", row["id"]).code == 1
+    assert mqctl("consumers", queue, "--end", row["id"]).code == 3
 
 
 def test_settings_are_shown_as_they_can_be_said(mqctl: Mqctl, queue: str) -> None:
