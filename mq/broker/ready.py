@@ -415,13 +415,21 @@ class ReadyList:
         return sum(items_of(each) if PACKED in each else 1 for each in dropped)
 
     def take_first(self, takes: Callable[[str], bool]) -> Candidate | None:
-        """The first candidate in delivery order whose id's text satisfies `takes`."""
+        """The first candidate in delivery order whose id's text satisfies `takes`. Of a group only
+        its first one is looked at.
+        """
+        passed: set[str] = set()
         for candidates in (self._left, self._candidates):
             for place, candidate in enumerate(candidates):
+                group = group_in(candidate.name) if GROUP_BEGINS in candidate.key else ""
+                if group in passed:
+                    continue
                 if takes(candidate.name) and not self._waits(candidate):
                     del candidates[place]
                     self._lost_one()
                     return candidate
+                if group:
+                    passed.add(group)
         return None
 
     def take(self) -> Candidate | None:

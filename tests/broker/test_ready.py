@@ -342,6 +342,17 @@ def test_a_group_of_which_a_claim_failed_during_a_scan_waits_for_the_next() -> N
     assert shop.takes() == of_group(1)
 
 
+def test_what_is_left_to_others_is_not_passed_by_the_next_of_its_group() -> None:
+    shop = Grouped()
+    shop.scans(of_group(1), of_group(2), message_id(3))
+    left = of_group(1).text
+    candidate = shop.ready.take_first(lambda name: name != left)
+    assert candidate is not None
+    assert candidate.id == message_id(3)
+    assert shop.ready.take_first(lambda name: name != left) is None
+    assert shop.takes() == of_group(1)
+
+
 def test_what_a_scan_may_have_found_without_those_before_it_waits_for_the_next() -> None:
     shop = Grouped()
     shop.scans(of_group(2), began_ms=YOUNG)
