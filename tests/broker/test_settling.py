@@ -40,6 +40,8 @@ async def test_an_error_is_no_trouble_though_its_caller_is_gone(
     act: Callable[..., Awaitable[object]],
     kind: Callable[..., Disposition[Any]],
 ) -> None:
+    gc.collect()
+    caplog.clear()  # Of earlier tests.
     reached, goes_on = threading.Event(), threading.Event()
 
     def refuse(receives: int) -> bool:

@@ -119,7 +119,6 @@ async def test_dots_between_slashes_are_not_resolved(
         b"GET /q HTTP/9.9\r\n\r\n",
         b"GET q HTTP/1.1\r\nHost: mq\r\n\r\n",
         b"GET http://[::bad/q HTTP/1.1\r\nHost: mq\r\n\r\n",
-        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: mq\r\n\r\n",
         b"GET /q HTTP/1.1\r\nHost: mq\r\nno colon\r\n\r\n",
         b"PUT /\xff\xfe HTTP/1.1\r\nHost: mq\r\n\r\n",
         b"PUT /a\x00b HTTP/1.1\r\nHost: mq\r\n\r\n",
@@ -129,7 +128,7 @@ async def test_dots_between_slashes_are_not_resolved(
         b"POST /q/messages HTTP/1.1\r\nHost: mq\r\nContent-Length: 3\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     ],
-    ids=range(13),
+    ids=range(12),
 )
 async def test_what_is_no_http_gets_a_problem(server: Server, root: Path, data: bytes) -> None:
     await call(server, "PUT", "/q")
