@@ -189,8 +189,7 @@ class Claimer:
         self._scanner = scanner
         self._claims: deque[_Claim] = deque()
         self._scanning: asyncio.Task[None] | None = None
-        self.is_to_scan = False
-        """Whether it scans once no claim of it goes on."""
+        self._is_to_scan = False
         self._dropped_ms = -EXPIRED_DROPPED_EVERY_MS
         self._minds_packs = False
         """Whether there was a pack, or a waiter that takes packs. Until then claims are simpler."""
@@ -199,9 +198,13 @@ class Claimer:
         """What goes on with messages whose claims have ended."""
         queue.claimers.append(self)
 
+    def ask_for_scan(self) -> None:
+        """The queue's next `serve` scans for waiting consumers, after the claims in progress."""
+        self._is_to_scan = True
+
     def scan_again(self) -> None:
         """Scans the folder for waiting consumers, after the claims in progress."""
-        self.is_to_scan = True
+        self.ask_for_scan()
         self._queue.serve()
 
     def forget(self) -> None:
@@ -248,7 +251,7 @@ class Claimer:
 
     def _is_due(self, now_s: float) -> bool:
         ready = self.ready
-        if self.is_to_scan:
+        if self._is_to_scan:
             return True
         if not ready.is_due_for_scan(now_s):
             return False
@@ -304,8 +307,8 @@ class Claimer:
     async def _scan(self) -> None:
         """Scans the folder, and tells the waiters for which no message was found."""
         queue = self._queue
-        waiters, is_whole = list(queue.lines.fresh(self.selection)), self.is_to_scan
-        self.is_to_scan = self.has_news = False
+        waiters, is_whole = list(queue.lines.fresh(self.selection)), self._is_to_scan
+        self._is_to_scan = self.has_news = False
         taken = [name for each in queue.claimers for name in each.claimed()]
         try:
             await self._scanner.scan(self.ready, taken, is_whole)

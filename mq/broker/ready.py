@@ -31,6 +31,8 @@ BACKLOG_IDS_MIN: Final = 256
 
 # Messages of a group that are known while it waits.
 PARKED_MAX: Final = 64
+# Groups of which a list knows that it lacks messages.
+HIDDEN_MAX: Final = 16_384
 # Where a candidate's key has the beginning of its uuid, which is a time.
 _MOMENT: Final = slice(RANK_CHARS, RANK_CHARS + 13)
 
@@ -226,9 +228,9 @@ class ReadyList:
 
     def is_as_scanned(self, now_s: float) -> None:
         """The list equals what a scan would find now: the folder is unchanged, or inotify has
-        reported every rename into it.
+        reported every rename into it. It does not report that a group's head was settled.
         """
-        if not self._has_missed:
+        if not (self._has_missed or self._hidden or self._parked):
             self._scanned_s = now_s
 
     def missed(self) -> None:
@@ -313,13 +315,14 @@ class ReadyList:
     def was_lost(self, candidate: Candidate, now_s: float) -> None:
         """The file of a taken candidate was not found. NFS may list an absent name again and again.
         Such a name is put aside, each time for longer than the time since its first loss, so that a
-        fetch ends.
+        fetch ends; one of a group for a moment, since those behind it go meanwhile.
         """
         since_s = self._lost_since_s.get(candidate.name)
         if since_s is None:
             self._lost_since_s[candidate.name] = now_s
         else:
-            self.put_aside(candidate, 2 * now_s - since_s)
+            is_grouped = GROUP_BEGINS in candidate.key
+            self.put_aside(candidate, now_s if is_grouped else 2 * now_s - since_s)
         self.distrust()
 
     def put_aside(self, candidate: Candidate, now_s: float) -> None:
@@ -337,15 +340,17 @@ class ReadyList:
             return
         if self._offered_meanwhile is not None:
             self._offered_meanwhile.append(message_id)
-        name, group, candidates = message_id.text, message_id.group, self._candidates
+        name, group = message_id.text, message_id.group
         if self._aside_until_s:
             # inotify reports a returned message while mq-mover still has it locked; the unlock
             # is reported again.
             self._aside_until_s.pop(name, None)
         if group and self._groups.holds_back(name):
-            self.hide(group)
+            self._lacks(group)
             return
         key = self._order.key(name)
+        is_left = bool(self._left) and key <= self._left[-1].key
+        candidates = self._left if is_left else self._candidates
         if not candidates or key > candidates[-1].key:
             if not self._complete:
                 return
@@ -358,10 +363,10 @@ class ReadyList:
             candidates.insert(place, Candidate(key, None, message_id))
         if group and not self._groups.holds(group):
             self._unsure.add(name)
-        if len(candidates) > self.capacity:
-            candidates.pop()
+        if len(self) > self.capacity:
+            (self._candidates or self._left).pop()
             self._complete = False
-        self._ids.counted(self, len(candidates) + len(self._left))
+        self._ids.counted(self, len(self))
 
     def names(self) -> set[str]:
         parked = itertools.chain.from_iterable(each.candidates for each in self._parked.values())
@@ -531,8 +536,15 @@ class ReadyList:
         message may be there, and this list may lack it: the group waits for a scan that begins
         later.
         """
+        if self._offered_meanwhile is not None:
+            self._missed_meanwhile.add(group)
+        self._lacks(group)
+
+    def _lacks(self, group: str) -> None:
+        """Hides a group. A list that is not used for long forgets all before it has too many."""
+        if len(self._hidden) >= HIDDEN_MAX and self._offered_meanwhile is None:
+            self.forget()
         self.hide(group)
-        self._missed_meanwhile.add(group)
 
     def _sort_out(self, listing: Listing) -> None:
         """Applies a scan to the groups: one whose head the scan skipped is still in flight, or

@@ -10,6 +10,7 @@ from mq.broker.groups import Groups
 from mq.broker.ready import (
     BACKLOG_IDS_MAX,
     BACKLOG_IDS_MIN,
+    HIDDEN_MAX,
     PARKED_MAX,
     TAKES_PER_STRANGER,
     IdBudget,
@@ -342,6 +343,34 @@ def test_a_group_of_which_a_claim_failed_during_a_scan_waits_for_the_next() -> N
     assert shop.takes() == of_group(1)
 
 
+@pytest.mark.parametrize("own", range(2))
+@pytest.mark.parametrize("seed", range(20))
+def test_with_peers_a_first_message_that_is_offered_again_stays_the_first(
+    own: int, seed: int
+) -> None:
+    """As where the limits of deliveries allow none."""
+    shop = Grouped(Share(1, own, random.Random(seed)))
+    shop.scans(of_group(1), of_group(2), message_id(9))
+    while (found := shop.ready.take()) is not None and found.id != of_group(1):
+        continue
+    shop.ready.offer(of_group(1))
+    for _ in range(4):
+        assert shop.takes() in (None, message_id(9))
+    shop.scans(of_group(1), of_group(2))
+    assert shop.takes() == of_group(1)
+
+
+def test_a_group_is_scanned_though_all_arrivals_are_reported() -> None:
+    """No report says that another process has settled its head."""
+    shop = Grouped()
+    shop.scans(of_group(1), of_group(2), *map(message_id, range(3, 9)))
+    assert shop.takes() == of_group(1)
+    assert shop.takes() == message_id(3)
+    shop.now_s += 2 * LOOK_INTERVAL_S
+    shop.ready.is_as_scanned(shop.now_s)
+    assert shop.ready.is_due_for_scan(shop.now_s)
+
+
 def test_what_is_left_to_others_is_not_passed_by_the_next_of_its_group() -> None:
     shop = Grouped()
     shop.scans(of_group(1), of_group(2), message_id(3))
@@ -362,6 +391,15 @@ def test_what_a_scan_may_have_found_without_those_before_it_waits_for_the_next()
     assert shop.takes() is None  # The first is as new as the second was.
     shop.scans(of_group(1), of_group(2), began_ms=YOUNG)
     assert shop.takes() == of_group(1)
+
+
+def test_a_list_that_is_not_used_forgets_before_it_lacks_too_many_groups() -> None:
+    shop = Grouped()
+    shop.scans(of_group(1), of_group(2))
+    for number in range(HIDDEN_MAX + 1):
+        shop.ready.claim_failed(f"{number:016x}")
+    assert not len(shop.ready)
+    assert shop.ready.is_due_for_scan(shop.now_s)
 
 
 def test_what_was_published_here_waits_for_a_scan() -> None:
