@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from mq.broker.accounts import Description, Totals
 from mq.broker.consumers import Consuming
+from mq.broker.counting import Counter
 from mq.broker.describing import Describer
 from mq.broker.gathering import Gathering
 from mq.broker.limits import Limits
@@ -83,7 +84,8 @@ class Broker:
         self.ids = IdBudget()
         self.scan_limits = ScanLimits()
         self._uuids = UuidSource(root.clock)
-        self.refresher = Refresher(root, committer, settings)
+        self._counter = Counter(root, committer)
+        self.refresher = Refresher(root, committer, self._counter, settings)
         self.describer = Describer(root, committer)
         self._purger = Purger(root, committer, self._uuids)
         self.packs = Packs(root, committer, self._parted)
@@ -127,6 +129,7 @@ class Broker:
 
     async def _delete_queue(self, name: QueueName) -> None:
         uuid, queue = self._uuids.next(), self._queues.get(name.text)
+        in_flight = self.permits.entries(name)
         try:
             await self._turns.take(
                 lambda: self.committer.commit_alone(delete_queue(self.root, name, uuid))
@@ -134,6 +137,7 @@ class Broker:
         except QueueNotFound:
             self.forget(queue)
             raise
+        self.permits.end_all(name, in_flight)
         self.forget(queue)
         self.begin(retire(self.root, self.committer, self._turns, name))
 
@@ -160,11 +164,16 @@ class Broker:
         Durable on return: yes.
         """
         queue = await self.queue(name)
-        marked_ms = await self._to_the_end(
-            queue, self._turns.take(lambda: self._purger.mark(queue))
-        )
+        marked_ms = await self._to_the_end(queue, self._turns.take(lambda: self._mark(queue)))
         self.begin(self._purger.take_away(name))
         await self._purger.settle()
+        return marked_ms
+
+    async def _mark(self, queue: Queue) -> int:
+        # What is delivered from here on may be younger than the mark.
+        in_flight = self.permits.entries(queue.name)
+        marked_ms = await self._purger.mark(queue)
+        self.permits.end_all(queue.name, in_flight)
         return marked_ms
 
     async def _to_the_end(self, queue: Queue, work: Coroutine[Any, Any, T]) -> T:
@@ -439,9 +448,8 @@ class Broker:
 
     def check_permits(self, queue: Queue) -> None:
         """The queue is at its limits: compares its permits with the disk, where that is due."""
-        now_s = self.root.clock.steady_s()
-        if queue.permits is not None and (entries := queue.permits.begin_check(now_s)):
-            self.begin(self.refresher.check_permits(queue, queue.permits, entries))
+        if queue.permits is not None and queue.permits.is_check_due():
+            self.begin(self._counter.check(queue))
 
     def watch(self, queue: Queue) -> None:
         """Reports the messages that other processes publish to the queue from here on."""

@@ -20,7 +20,7 @@ import contextlib
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -96,17 +96,17 @@ class Permits:
 
     def permit(self, queue: QueueName, name: str) -> int:
         """The permit of the message of this id; 0 if it has none."""
-        area = self.find(_hash(queue.text)) if self.are_used else None
-        at = None if area is None else _find(area, _hash(name))
+        area = self.find(hashed(queue.text)) if self.are_used else None
+        at = None if area is None else _find(area, hashed(name))
         return 0 if area is None or at is None else area[at + 1]
 
     def ended(self, queue: QueueName, name: str, permit: int | None = None) -> None:
         """The delivery of the message ended. With a `permit`, only an entry with that
         permit ends.
         """
-        area = self.find(_hash(queue.text))
+        area = self.find(hashed(queue.text))
         if area is not None and area[_COUNT]:
-            self.end(area, _hash(name), permit)
+            self.end(area, hashed(name), permit)
 
     def end(self, area: "memoryview[int]", key: int, permit: int | None) -> None:
         """Ends an entry, if it has the `permit`; None: whatever it has."""
@@ -120,18 +120,22 @@ class Permits:
             elif area[_COUNT]:
                 area[_COUNT] -= 1
 
-    def forget(self, queue: QueueName) -> None:
-        """None of the queue's messages is in flight any more: it was purged, or is gone."""
-        area = self.find(_hash(queue.text)) if self.are_used else None
-        if area is not None and area[_COUNT]:
-            with self.locked():
-                area[_FIRST:] = memoryview(bytes(_ENTRIES * _ENTRY * _WORD)).cast("Q")
-                area[_COUNT] = area[_EARLIEST] = 0
+    def entries(self, queue: QueueName) -> dict[int, int]:
+        """The permits of the queue's messages in flight, by the hashes of their ids."""
+        area = self.find(hashed(queue.text)) if self.are_used else None
+        return {} if area is None else _entries(area)
+
+    def end_all(self, queue: QueueName, entries: Mapping[int, int]) -> None:
+        """Ends these entries: their messages went with a purge, or with their queue."""
+        area = self.find(hashed(queue.text)) if entries else None
+        if area is not None:
+            for key, permit in entries.items():
+                self.end(area, key, permit)
 
     def moved(self, queue: QueueName, name: str, due_ms: int) -> None:
         """The message's visibility timeout now ends at `due_ms`."""
-        area = self.find(_hash(queue.text))
-        if area is not None and (at := _find(area, _hash(name))) is not None:
+        area = self.find(hashed(queue.text))
+        if area is not None and (at := _find(area, hashed(name))) is not None:
             area[at + 1] = self.permit_until(due_ms)
             area[_EARLIEST] = min(area[_EARLIEST], area[at + 1])
 
@@ -143,8 +147,11 @@ class Permits:
         """Whether the time of a permit is over."""
         return permit >> _PROCESS_BITS <= self._now_ms()
 
-    def now_us(self) -> int:
+    def now_s(self) -> float:
         """A time that all processes of a machine see alike."""
+        return self._steady_s()
+
+    def now_us(self) -> int:
         return round(self._steady_s() * 1_000_000)
 
     @contextlib.contextmanager
@@ -208,7 +215,7 @@ class QueuePermits:
     def __init__(self, limits: Permits, queue: QueueName, settings: QueueSettings) -> None:
         self._limits = limits
         self._queue = queue
-        self._key = _hash(queue.text)
+        self._key = hashed(queue.text)
         self._area = limits.make(self._key)
         self._is_counted = False
         self._most = settings.in_flight_max
@@ -233,30 +240,30 @@ class QueuePermits:
         with self._limits.locked() as has_locked:
             area = self._mine()
             for name, due_ms in () if area[_IS_COUNTED] else found:
-                if _find(area, _hash(name)) is None:
-                    _enter(area, _hash(name), self._limits.permit_until(due_ms))
+                if _find(area, hashed(name)) is None:
+                    _enter(area, hashed(name), self._limits.permit_until(due_ms))
             if not has_locked:
                 area[_EARLIEST] = 0  # So that the next check counts again.
             area[_IS_COUNTED] = self._is_counted = True
 
-    def begin_check(self, now_s: float) -> dict[int, int]:
-        """The entries, if the queue is at its limit and a check is due, which begins now; else
-        none.
-        """
-        area = self._mine()
-        if not self._most or area[_COUNT] < self._most or now_s < self._check_again_s:
-            return {}
-        self._check_again_s = float("inf")
-        both = zip(area[_FIRST::_ENTRY].tolist(), area[_FIRST + 1 :: _ENTRY].tolist(), strict=True)
-        return {key: permit for key, permit in both if key}
+    def is_check_due(self) -> bool:
+        """Whether to compare the entries with the disk: at the limit, now and then."""
+        is_at_limit = bool(self._most) and self._mine()[_COUNT] >= self._most
+        return is_at_limit and self._limits.now_s() >= self._check_again_s
 
-    def end_check(self, entries: Mapping[int, int], found: Iterable[str], again_s: float) -> bool:
-        """A check of these entries found the messages of these ids in flight; the next one may
-        begin at `again_s`. Ends the entries that were missed before too. Whether there were any.
+    def begin_check(self) -> dict[int, int]:
+        """The entries, with which a check begins that `end_check` ends."""
+        if entries := _entries(self._mine()):
+            self._check_again_s = float("inf")
+        return entries
+
+    def end_check(self, entries: Mapping[int, int], found: Container[int], again_s: float) -> bool:
+        """A check of these entries found the messages of these hashes in flight; the next one may
+        begin at `again_s`. Ends the entries that the check before missed too. Whether there were
+        any.
         """
         self._check_again_s = again_s
-        known = set(map(_hash, found))
-        missed = {key: permit for key, permit in entries.items() if key not in known}
+        missed = {key: permit for key, permit in entries.items() if key not in found}
         over, self._missed = missed.items() & self._missed.items(), missed
         area = self._mine()
         for key, permit in over:
@@ -289,12 +296,12 @@ class QueuePermits:
         with self._limits.locked() as has_locked:
             if not has_locked or not self.room():
                 return 0
-            if self._most and (at := _find(area, _hash(name))) is not None:
+            if self._most and (at := _find(area, hashed(name))) is not None:
                 is_over = self._limits.has_passed(area[at + 1])
                 area[at + 1] = permit
                 area[_EARLIEST] = min(area[_EARLIEST], permit)
                 permit = permit if is_over else -permit
-            elif self._most and not _enter(area, _hash(name), permit):
+            elif self._most and not _enter(area, hashed(name), permit):
                 return 0
             if self._step_us:
                 area[_NEXT_US] = max(area[_NEXT_US], self._limits.now_us()) + self._step_us
@@ -311,9 +318,19 @@ class QueuePermits:
         return self._area
 
     def won(self, name: str, permit: int) -> None:
-        """The claim succeeded: the message has this permit."""
-        if self._most and (at := _find(self._area, _hash(name))) is not None:
-            self._area[at + 1] = abs(permit)
+        """The claim succeeded: the message has this permit. Its entry may be gone, as a check may
+        come before a long claim ends.
+        """
+        if not self._most:
+            return
+        area, key, permit = self._area, hashed(name), abs(permit)
+        if (at := _find(area, key)) is not None:
+            area[at + 1] = permit
+            return
+        with self._limits.locked() as has_locked:
+            _enter(area, key, permit)
+            if not has_locked:
+                area[_EARLIEST] = 0  # So that the next check counts again.
 
     def lost(self, name: str, permit: int) -> None:
         """The claim failed: gives the permit back."""
@@ -337,6 +354,11 @@ def _enter(area: "memoryview[int]", key: int, permit: int) -> bool:
     return True
 
 
+def _entries(area: "memoryview[int]") -> dict[int, int]:
+    keys, permits = area[_FIRST::_ENTRY].tolist(), area[_FIRST + 1 :: _ENTRY].tolist()
+    return {key: permit for key, permit in zip(keys, permits, strict=True) if key}
+
+
 def _find(area: "memoryview[int]", key: int) -> int | None:
     return next((at for at in _places(key) if area[at] == key), None)
 
@@ -346,5 +368,6 @@ def _places(key: int) -> Iterator[int]:
         yield _FIRST + place % _ENTRIES * _ENTRY
 
 
-def _hash(text: str) -> int:
+def hashed(text: str) -> int:
+    """The key of a queue, or of a message's entry, by its name or id."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:_WORD]) or 1

@@ -323,7 +323,6 @@ class Queue:
     def was_forgotten(self) -> None:
         """The queue's folder is gone: answers all waiters with QueueNotFound."""
         self.is_gone, self.is_watched = True, False
-        self._process.permits.forget(self.name)
         self._claimer.ready.close()
         self.memory.retain(self.bodies)
         self._fail(QueueNotFound(self.name.text))
@@ -468,10 +467,7 @@ class Queue:
                 self._looking_again = asyncio.get_running_loop().call_soon(self._look_again)
 
     def was_purged(self) -> None:
-        """Drops the candidates, which a purge may cover, and what the limits count. The next fetch
-        scans.
-        """
-        self._process.permits.forget(self.name)
+        """Drops the candidates, which a purge may cover. The next fetch scans."""
         self.groups.forget()
         for each in self.claimers:
             each.ready.forget()
@@ -621,4 +617,5 @@ class Queue:
                     claimer.ready.offer(message_id)
                 elif matches is None:
                     claimer.ready.distrust()
-                    claimer.is_to_scan |= selection in waiting  # Once all are served.
+                    if selection in waiting:
+                        claimer.ask_for_scan()

@@ -9,29 +9,27 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from mq.broker.permits import CHECK_EVERY_S, QueuePermits
+from mq.broker.counting import Counter
 from mq.broker.queue import Queue
 from mq.model.errors import QueueNotFound, SettingsUnreadable, Unavailable, unavailable
-from mq.model.log import logger
-from mq.model.settings import IN_FLIGHT_MAX, QueueSettings, check_patch
+from mq.model.settings import QueueSettings, check_patch
 from mq.store.core.facts import Configured, QueueFacts
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_seen
 from mq.store.disk.commit import Committer
 from mq.store.format.settings import settings_in
-from mq.store.format.walk import look_pause_s
-from mq.store.scan.delayed_names import delivered, in_flight
 from mq.store.settings.configure import Match, change_settings
-
-_log = logger("mq.queue")
 
 
 class Refresher:
     """The settings of a broker's queues. `defaults`: the daemon's."""
 
-    def __init__(self, root: Root, committer: Committer, defaults: QueueSettings) -> None:
+    def __init__(
+        self, root: Root, committer: Committer, counter: Counter, defaults: QueueSettings
+    ) -> None:
         self._root = root
         self._committer = committer
+        self._counter = counter
         self._defaults = defaults
         self._looks: dict[Queue, asyncio.Task[None]] = {}
         self._looked_at: set[Queue] = set()
@@ -116,48 +114,7 @@ class Refresher:
         for queue, facts in zip(queues, found, strict=True):
             self._take(queue, facts)
         for queue in queues:
-            await self._count(queue)
-
-    async def _count(self, queue: Queue) -> None:
-        """Counts the messages in flight of a queue whose `in_flight_max` this mq uses for the first
-        time.
-        """
-        limit = queue.permits
-        if limit is None or not limit.is_to_count:
-            return
-        shown_s = queue.settings.visibility_s
-        found: list[tuple[str, int]] = []
-        try:
-            of = (self._root, queue.name, shown_s, IN_FLIGHT_MAX)
-            found = await self._committer.call(in_flight, *of)
-        except Unavailable as error:
-            fields = {"queue": queue.name.text, "error": repr(error)}
-            _log.warning(
-                "could not count the messages that consumers have; the limit begins at 0",
-                extra={"fields": fields},
-            )
-        limit.count(found)
-        queue.goes_on()
-
-    async def check_permits(
-        self, queue: Queue, limit: QueuePermits, entries: Mapping[int, int]
-    ) -> None:
-        """Ends the entries of messages that consumers do not have any more: another mq settled
-        them. Raises Unavailable.
-        """
-        steady_s, found = self._root.clock.steady_s, list[str]()
-        began_s = steady_s()
-        try:
-            found = await self._committer.call(delivered, self._root, queue.name)
-        except Unavailable:
-            entries = {}
-            raise
-        finally:
-            pause_s = max(CHECK_EVERY_S, look_pause_s(steady_s() - began_s))
-            claimed = (name for each in queue.claimers for name in each.claimed())
-            has_ended = limit.end_check(entries, (*found, *claimed), steady_s() + pause_s)
-        if has_ended:
-            queue.goes_on()
+            await self._counter.count(queue)
 
     def _read(self, queue: Queue) -> Configured:
         if not queue_seen(self._root, queue.name):

@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.broker.permits import (
+    CHECK_EVERY_S,
     LIMITED_QUEUES_MAX,
     Permits,
     QueuePermits,
     SharedPermits,
+    hashed,
     permits_bytes,
 )
 from mq.metrics.board import behind, make_shared
@@ -201,3 +203,58 @@ def test_an_idle_queue_does_not_count_what_another_has(shared: SharedPermits) ->
         busy = counted(limits, QueueName.parse(f"b{number}"), QueueSettings(in_flight_max=2))
         assert busy.begin("m", clock.now_ms() + 1000)
     assert idle.room() == 1
+
+
+def checked(limit: QueuePermits, clock: FakeClock, *found: str) -> bool:
+    assert limit.is_check_due()
+    entries = limit.begin_check()
+    assert not limit.is_check_due()
+    ended = limit.end_check(entries, set(map(hashed, found)), clock.steady_s() + CHECK_EVERY_S)
+    clock.advance(CHECK_EVERY_S)
+    return ended
+
+
+@pytest.fixture
+def full() -> tuple[FakeClock, Permits, QueuePermits]:
+    """A queue at its limit: of two messages, which are in flight."""
+    clock = FakeClock()
+    limits = Permits(clock.now_ms, clock.steady_s)
+    limit = counted(limits, QUEUE, QueueSettings(in_flight_max=2))
+    for name in ("a", "b"):
+        limit.won(name, limit.begin(name, clock.now_ms() + 1_000_000))
+    assert not limit.room()
+    return clock, limits, limit
+
+
+def test_what_two_checks_in_a_row_miss_is_not_in_flight(
+    full: tuple[FakeClock, Permits, QueuePermits],
+) -> None:
+    clock, _, limit = full
+    assert not checked(limit, clock, "a")
+    assert not checked(limit, clock, "a", "b")
+    assert not checked(limit, clock, "a")
+    assert checked(limit, clock, "a")
+    assert limit.room() == 1
+    assert not limit.is_check_due()
+
+
+def test_what_was_extended_between_two_checks_is_in_flight(
+    full: tuple[FakeClock, Permits, QueuePermits],
+) -> None:
+    clock, limits, limit = full
+    assert not checked(limit, clock, "a")
+    limits.moved(QUEUE, "b", clock.now_ms() + 2_000_000)
+    assert not checked(limit, clock, "a")
+
+
+def test_a_claim_that_ends_after_its_entry_counts(
+    full: tuple[FakeClock, Permits, QueuePermits],
+) -> None:
+    clock, limits, limit = full
+    limits.end_all(QUEUE, limits.entries(QUEUE))
+    permit = limit.begin("c", clock.now_ms() + 1_000_000)
+    assert limit.room() == 1
+    limits.end_all(QUEUE, limits.entries(QUEUE))
+    assert limit.room() == 2
+    limit.won("c", permit)
+    assert limit.room() == 1

@@ -75,27 +75,32 @@ def in_flight(root: Root, queue: QueueName, shown_s: float, limit: int) -> list[
     return found[:limit]
 
 
-def delivered(root: Root, queue: QueueName) -> list[str]:
-    """The ids of the queue's messages that were delivered and are not ready again, of a pack its
-    items', in no order. Blocking: lists delay/. Raises OSError.
+def delayed_ids(root: Root, queue: QueueName) -> Iterator[str]:
+    """The ids of the queue's messages in delay/ that are not purged, of a pack its items', in no
+    order. Blocking: lists delay/. Raises OSError.
     """
-    those = (name for name, stamp in delayed_of(root, queue) if stamp.receives)
-    return [each for name in those for each in messages_of(name)]
+    for name, _ in _entries_of(root, queue):
+        yield from messages_of(name)
 
 
 def delayed_of(root: Root, queue: QueueName) -> Iterator[tuple[str, Stamp]]:
     """The ids and stamps of the queue's messages in delay/ that are not purged, in no order.
     Blocking: lists delay/. Raises OSError.
     """
+    for name, path in _entries_of(root, queue):
+        if (status := message_status(root, path)) is not None:
+            yield name, Stamp.from_mtime_ns(status.st_mtime_ns)
+
+
+def _entries_of(root: Root, queue: QueueName) -> Iterator[tuple[str, str]]:
+    """The ids and paths of the queue's messages in delay/ that are not purged."""
     prefix, mark = entry_prefix(queue), mark_of(root, queue)
     for _, entry in walk(root.files, root.layout.delay):
         if not entry.name.startswith(prefix):
             continue
         name = entry.name.removeprefix(prefix)
-        if not MessageId.is_written(name) or (mark is not None and mark.covers(name)):
-            continue
-        if (status := message_status(root, entry.path)) is not None:
-            yield name, Stamp.from_mtime_ns(status.st_mtime_ns)
+        if MessageId.is_written(name) and (mark is None or not mark.covers(name)):
+            yield name, entry.path
 
 
 def _folders_behind(root: Root, behind: str, limit: int) -> Iterator[tuple[str, list[str]]]:
