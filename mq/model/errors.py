@@ -89,8 +89,8 @@ class BadParameter(MqError):
 
 @dataclass(eq=False)
 class HeadersTooLarge(MqError):
-    """A request's head, or the headers that a message keeps, exceed a limit; of a head each one has
-    at most `each_max` bytes.
+    """A request's head, or the headers that a message keeps, exceed a limit. `each_max`: the most
+    bytes of one header of a head.
     """
 
     headers_max: int

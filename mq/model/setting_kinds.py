@@ -116,14 +116,13 @@ class Labels:
     )
 
     def accepts(self, value: object) -> bool:
-        """Whether a JSON value is an object of texts, in UTF-8, within the bounds."""
-        if not isinstance(value, dict) or len(value) > LABELS_MAX:
-            return False
-        try:
-            "".join([*value, *value.values()]).encode()
-        except (TypeError, UnicodeEncodeError):
-            return False
-        return len(json.dumps(value)) <= LABELS_BYTES_MAX
+        """Whether a JSON value is an object of texts within the bounds."""
+        return (
+            isinstance(value, dict)
+            and len(value) <= LABELS_MAX
+            and all(isinstance(each, str) for each in value.values())
+            and len(json.dumps(value)) <= LABELS_BYTES_MAX
+        )
 
     def taken(self, value: Any) -> Any:
         """An accepted value as settings hold it."""

@@ -124,8 +124,17 @@ def check_patch(patch: Mapping[str, object]) -> None:
         if name not in known:
             raise UnknownSetting(name[:SETTING_NAME_SHOWN_CHARS], known)
     for name, value in patch.items():
-        if value is not None and not known[name].accepts(value):
+        is_good = value is None or known[name].accepts(value)
+        if not is_good or not _is_utf_8(value):
             raise BadSetting(name, known[name].expected)
+
+
+def _is_utf_8(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def merged(fields: Mapping[str, object], patch: Mapping[str, object]) -> dict[str, object]:

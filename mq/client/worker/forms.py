@@ -59,7 +59,7 @@ class Form:
 
     def result(self, value: object) -> Any:
         """The result that a value of JSON stands for. Raises BadBody."""
-        return self._result(json.dumps(value).encode())
+        return self._result(json_of(value))
 
     def written_result(self, value: object) -> bytes:
         """The body that keeps a result. Raises BadResult."""

@@ -185,8 +185,8 @@ class Task(Generic[P, R, C]):
 
     def send(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Publishes a call; a queue that does not exist is created. Durable on return. Raises
-        TypeError for arguments that the function does not take, BadBody for values that do not fit
-        its annotations; and as `Queue.publish`.
+        TypeError for arguments that the function does not take, ValueError for those that are no
+        JSON, BadBody for values that do not fit its annotations; and as `Queue.publish`.
         """
         return self.link.wait(self._sending(None, args, kwargs))
 

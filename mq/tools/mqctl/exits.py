@@ -18,7 +18,8 @@ class ExitCode(IntEnum):
     """mq answered with a problem, or a local file cannot be used."""
     USAGE = 2
     NOTHING = 3
-    """There is no message to receive, or no such queue, message, key or schedule."""
+    """There is no message to receive, or no such queue, message, key, schedule, shovel or
+    consumer."""
     UNREACHABLE = 4
     PARTLY = 5
     """A part failed, or a check found something wrong."""

@@ -46,6 +46,7 @@ class Printer:
         if isinstance(self._out, io.TextIOWrapper):
             # A locale of ASCII lacks most letters.
             self._out.reconfigure(errors="backslashreplace")
+        self._is_utf = (self._out.encoding or "utf-8").lower().startswith("utf")
         self._err = sys.stderr if err is None else err
 
     @property
@@ -61,12 +62,15 @@ class Printer:
     def document(self, value: Any) -> None:
         """One JSON document, indented on a terminal."""
         indent = 2 if self._out.isatty() else None
-        self._write(json.dumps(plain(value), indent=indent, ensure_ascii=False) + "\n")
+        self._write(self._json(value, indent) + "\n")
 
     def row(self, value: Any) -> None:
         """A line of JSON, flushed."""
-        self._write(json.dumps(plain(value), ensure_ascii=False) + "\n")
+        self._write(self._json(value) + "\n")
         self.flush()
+
+    def _json(self, value: Any, indent: int | None = None) -> str:
+        return json.dumps(plain(value), indent=indent, ensure_ascii=not self._is_utf)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Rows: a table on a terminal, or facts if that is too narrow; tab-separated lines without

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from mq import Worker, WorkerMessage
 from mq.client.worker import BadBody
+from mq.client.worker.forms import Form
 from mq.client.worker.typed import json_of, reader_of
 from mq.model.limits import MIB
 
@@ -247,6 +248,12 @@ def test_what_is_written_is_read_again() -> None:
     for odd in (float("nan"), Dish, object(), Order(id=OrderId(1), dish=Dish("a"), price=math.inf)):
         with pytest.raises((ValueError, TypeError)):
             json_of([odd])
+
+
+@pytest.mark.parametrize("value", [[1] * 400_000, "\u00e4" * 400_000], ids=["list", "text"])
+def test_a_result_that_is_kept_is_read_again(value: object) -> None:
+    form = Form("greet", lambda: None, has_result=True)
+    assert form.result(json.loads(form.written_result(value))["result"]) == value
 
 
 def test_without_pydantic_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

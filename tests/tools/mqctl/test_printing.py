@@ -122,4 +122,4 @@ def test_what_the_terminal_s_encoding_lacks_is_escaped() -> None:
     printer = Printer(as_json=False, out=out)
     printer.document({"name": "caf\u00e9"})
     printer.flush()
-    assert written.getvalue() == b'{"name": "caf\\xe9"}\n'
+    assert written.getvalue() == b'{"name": "caf\\u00e9"}\n'
