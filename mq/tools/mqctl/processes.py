@@ -186,8 +186,9 @@ class _Member:
 
 @contextlib.contextmanager
 def looked_after(number: int, worker: Worker) -> Iterator[None]:
-    """Inside, this process's worker drains when its parent has ended, and ignores Ctrl-C, which its
-    parent handles. `number`: the socket's.
+    """Inside, this process's worker drains at each SIGTERM, and when its parent has ended, and
+    ignores Ctrl-C: a signal may come to the whole group, and from the parent as well, which kills
+    where the user insists. `number`: the socket's.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
@@ -201,7 +202,6 @@ def looked_after(number: int, worker: Worker) -> Iterator[None]:
         worker.stop()
 
     with contextlib.closing(theirs):
-        # The worker may not have its own signal handlers yet.
         signal.signal(signal.SIGTERM, lambda *_: worker.stop())
         theirs.sendall(str(worker.drain_s).encode())
         threading.Thread(target=watch, name="mq-supervisor", daemon=True).start()

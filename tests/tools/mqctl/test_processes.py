@@ -262,6 +262,21 @@ def test_ctrl_c_of_a_terminal_has_all_of_them_drain(app: App, orders: Queue) -> 
 
 
 @pytest.mark.certificate
+def test_sigterm_to_the_whole_group_has_all_of_them_drain(app: App, orders: Queue) -> None:
+    """Each process gets it, and then the parent's as well."""
+    worker = app.start("--processes", "2", own_group=True)
+    for body in ("a", "b", "c", "d"):
+        publish(orders, body, "waits")
+    app.tells("a", "b", "c", "d")
+    os.killpg(worker.popen.pid, signal.SIGTERM)
+    for _ in range(2):
+        worker.wait_for_log("drains")
+    app.go()
+    assert ended(worker) == 0
+    assert states(orders) == []
+
+
+@pytest.mark.certificate
 def test_a_second_signal_kills_all_of_them(app: App, orders: Queue) -> None:
     worker = app.start("--processes", "2")
     for body in ("a", "b", "c", "d"):

@@ -1,7 +1,6 @@
 """`mqctl worker`: runs a Worker of the user's module, in this process or in several."""
 
 import asyncio
-import contextlib
 import importlib
 import os
 import re
@@ -98,10 +97,11 @@ def _work(made: Worker, options: Options, supervisor: int | None) -> None:
                 options.token if was_given("token") else None,
                 options.files,
             )
-        with contextlib.ExitStack() as stack:
-            if supervisor is not None:
-                stack.enter_context(looked_after(supervisor, made))
+        if supervisor is None:
             made.run()
+            return
+        with looked_after(supervisor, made):
+            asyncio.run(made.run_async())
     except ClientError as error:
         raise failed(error, options) from error
 
