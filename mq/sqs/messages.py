@@ -73,11 +73,12 @@ def _draft(asked: Asked, opened: Opened, said: Result, in_batch: bool) -> Draft:
         typed.check(attributes)
         size += typed.size_of(attributes)
     system = _system(said) if "MessageSystemAttributes" in said else {}
-    if size > kept.size_max:
+    body_max = opened.settings.body_bytes_max
+    if size > kept.size_max or len(encoded) > body_max:
         raise SqsError(
             "InvalidParameterValueException",
             "One or more parameters are invalid. Reason: Message must be shorter than "
-            f"{kept.size_max} bytes.",
+            f"{min(kept.size_max, body_max)} bytes.",
         )
     for name in (_GROUP, _DEDUPLICATION):
         if name in said:

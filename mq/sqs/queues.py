@@ -249,6 +249,8 @@ async def read_attributes(asked: Asked, said: Result) -> Result:
     if not names:
         return {}
     found = attributes.shown(opened.kept, opened.settings)
+    size_max = min(opened.kept.size_max, opened.settings.body_bytes_max)
+    found["MaximumMessageSize"] = str(size_max)
     found["QueueArn"] = asked.home.arn(opened.name)
     if opened.kept.permissions:
         found.setdefault("Policy", attributes.policy_of(opened.kept, found["QueueArn"]))

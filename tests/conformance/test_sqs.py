@@ -536,6 +536,16 @@ async def test_a_queue_shows_what_was_set(server: Server) -> None:
 
 
 @pytest.mark.certificate
+async def test_a_body_is_as_long_as_its_queue_allows(server: Server) -> None:
+    url = await made(server)
+    settings = {"body_bytes_max": 10}
+    assert (await call(server, "PATCH", "/orders/settings", json=settings)).status == 200
+    assert (await attributes_of(server, url))["MaximumMessageSize"] == "10"
+    await done(server, "SendMessage", QueueUrl=url, MessageBody="x" * 10)
+    body = {"QueueUrl": url, "MessageBody": "x" * 11}
+    assert "shorter than 10 bytes" in (await refused(server, "SendMessage", **body))[1]
+
+
 async def test_tags_permissions_lists_and_purges(server: Server) -> None:
     urls = [await made(server, name) for name in ("a", "b", "-" + "c" * 70, "d")]
     url = urls[0]
