@@ -29,6 +29,7 @@ LEASE_S_MIN: Final = 1.0
 EXTENDING_S_MIN: Final = 0.5
 EXTENDING_S_MAX: Final = 10.0
 EXTEND_AGAIN_S_MIN: Final = 0.2
+EXTEND_AGAIN_S_MAX: Final = 5.0
 
 LOST: Final[tuple[type[ClientError], ...]] = (DeliveredAgain, MessageNotFound, QueueNotFound)
 """The errors that mean that a message is no longer its consumer's."""
@@ -75,8 +76,9 @@ class Lease:
         return min(max(self.left_s(now_s) / 2, EXTENDING_S_MIN), EXTENDING_S_MAX)
 
     def again_at_s(self, now_s: float) -> float:
-        """When to retry a failed extension."""
-        return now_s + max(self.left_s(now_s) * LEASE_LEFT_SHARE, EXTEND_AGAIN_S_MIN)
+        """When to retry a failed extension: once it is over, after waits that double."""
+        late_s = min(now_s - self.ends_s, EXTEND_AGAIN_S_MAX)
+        return now_s + max(self.left_s(now_s) * LEASE_LEFT_SHARE, late_s, EXTEND_AGAIN_S_MIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +102,15 @@ class Delivery:
     `handler`: the queue's handler for it, if any.
     """
 
-    __slots__ = ("_url", "handler", "is_lost", "lease", "message", "straggler", "timer")
+    __slots__ = ("_url", "came_s", "handler", "is_lost", "lease", "message", "straggler", "timer")
 
-    def __init__(self, message: AsyncMessage, url: str, handler: Handler | None) -> None:
+    def __init__(
+        self, message: AsyncMessage, url: str, handler: Handler | None, came_s: float
+    ) -> None:
         self.message = message
         self.handler = handler
+        self.came_s = came_s
+        """When it came, by the event loop's clock."""
         self._url = url
         self.is_lost = False
         """It was delivered again, or is gone: it cannot be settled any more."""

@@ -165,7 +165,7 @@ class Run:
         waiting = self._supply.remove(name)
         for handler in {each.handler for each in waiting}:
             if handler is not None:
-                self._ripening.taken(name, handler)
+                self._ripening.changed(name, handler)
         for each in waiting:
             self._reporting.begins(each)  # It is reported no more.
 
@@ -199,7 +199,8 @@ class Run:
 
     def _came(self, queue: str, messages: Sequence[AsyncMessage], usual_s: float) -> None:
         deliveries = [
-            Delivery(each, self._url, self._plan.table.handler(queue, each)) for each in messages
+            Delivery(each, self._url, self._plan.table.handler(queue, each), self.loop.time())
+            for each in messages
         ]
         for delivery in deliveries:
             self._leases.hold(delivery, usual_s)
@@ -210,7 +211,7 @@ class Run:
         self._reporting.came(deliveries)
         for handler in {each.handler for each in deliveries}:
             if handler is not None and handler.options.max is not None:
-                self._ripening.came(queue, handler)
+                self._ripening.changed(queue, handler)
         self.fill()
 
     def _returned(self, deliveries: Sequence[Delivery]) -> None:
@@ -219,7 +220,7 @@ class Run:
         for delivery in deliveries:
             self._leases.let_go(delivery)
             if delivery.handler is not None:
-                self._ripening.taken(delivery.message.queue, delivery.handler)
+                self._ripening.changed(delivery.message.queue, delivery.handler)
         self.fill()
 
     def _size(self, queue: str, handler: Handler | None, waiting: int) -> int:
@@ -241,7 +242,7 @@ class Run:
             begun = {each: self._reporting.begins(each) for each in taken}
             handler = taken[0].handler
             if handler is not None:
-                self._ripening.taken(taken[0].message.queue, handler)
+                self._ripening.changed(taken[0].message.queue, handler)
             begun = {each: since for each, since in begun.items() if not each.is_lost}
             if begun:
                 task = asyncio.create_task(self._handle_all(handler, begun))
@@ -292,7 +293,7 @@ class Run:
         if delivery.straggler is not None:
             # It has a place as long as its handler runs.
             _log.warning(
-                "the handler of %s goes on beyond its time limit, and has its place until it ends",
+                "the handler of %s goes on beyond its time, and has its place until it ends",
                 delivery.named,
                 extra={"fields": delivery.facts},
             )

@@ -15,7 +15,7 @@ SETTLE_AGAIN_S_MAX: Final = 5.0
 
 _log: Final = logging.getLogger("mq.worker")
 # Of a disk that has no room for a failure: the message is settled without one.
-_FULL: Final = "no-space"
+_FULL: Final = frozenset({"no-space", "no-inodes", "quota-exceeded"})
 # The problems of a sideline that will not accept the message.
 _NO_SIDELINE: Final = frozenset({"already-sideline", "sideline-purged"})
 
@@ -71,7 +71,7 @@ def _after(verdict: Verdict, error: ClientError) -> Verdict | None:
             return Release(verdict.else_s, failure=verdict.failure)
         if not error.retryable:
             return None
-        if error.slug == _FULL:
+        if error.slug in _FULL:
             return with_failure(verdict, None)
     return verdict
 

@@ -4,9 +4,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from mq.client.worker.handlers import Handler
+from mq.client.worker.leases import Delivery
 from mq.model.limits import CONSUMERS_MAX
 
 K = TypeVar("K")
@@ -34,9 +35,10 @@ class Supply(Generic[K, T]):
         """How many messages of the queue wait."""
         return sum(len(line) for line in self._waiting[queue].values())
 
-    def has(self, queue: str, kind: K) -> bool:
-        """Whether messages of the queue and the handler wait."""
-        return kind in self._waiting.get(queue, ())
+    def first(self, queue: str, kind: K) -> T | None:
+        """The queue's first message of the handler that waits."""
+        line = self._waiting.get(queue, {}).get(kind)
+        return line[0][1] if line else None
 
     def add(self, queue: str) -> None:
         self._waiting[queue] = {}
@@ -109,38 +111,38 @@ def _at(entry: tuple[int, object]) -> int:
 
 
 class Ripening:
-    """Which handlers of batches may be called with fewer than `max` messages, since these have
-    waited long enough; `look_again` is called when one may.
+    """Which handlers of batches may be called with fewer than `max` messages, since the first of
+    these has waited long enough; `look_again` is called when one may.
     """
 
-    def __init__(self, supply: Supply[Any, Any], look_again: Callable[[], None]) -> None:
+    def __init__(
+        self, supply: Supply[Handler | None, Delivery], look_again: Callable[[], None]
+    ) -> None:
         self._supply = supply
         self._look_again = look_again
         self._timers: dict[tuple[str, Handler], asyncio.TimerHandle] = {}
         self.ripe: set[tuple[str, Handler]] = set()
         """The queues and handlers."""
 
-    def came(self, queue: str, handler: Handler) -> None:
-        """Messages of the queue and the handler came."""
+    def changed(self, queue: str, handler: Handler) -> None:
+        """Messages of the queue and the handler came, or were taken."""
         line = (queue, handler)
-
-        def ripen() -> None:
+        if (timer := self._timers.pop(line, None)) is not None:
+            timer.cancel()
+        self.ripe.discard(line)
+        if (first := self._supply.first(queue, handler)) is None:
+            return
+        loop = asyncio.get_running_loop()
+        ripe_s = first.came_s + handler.options.wait
+        if ripe_s <= loop.time():
             self.ripe.add(line)
-            self._look_again()
+        else:
+            self._timers[line] = loop.call_at(ripe_s, self._ripens, line)
 
-        if not handler.options.wait:
-            self.ripe.add(line)
-        elif line not in self._timers:
-            loop = asyncio.get_running_loop()
-            self._timers[line] = loop.call_later(handler.options.wait, ripen)
-
-    def taken(self, queue: str, handler: Handler) -> None:
-        """Some messages were taken: where none is left, the next ones wait anew."""
-        line = (queue, handler)
-        if not self._supply.has(*line):
-            self.ripe.discard(line)
-            if (timer := self._timers.pop(line, None)) is not None:
-                timer.cancel()
+    def _ripens(self, line: tuple[str, Handler]) -> None:
+        del self._timers[line]
+        self.ripe.add(line)
+        self._look_again()
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,8 +125,9 @@ class Handle(Generic[R]):
     async def _sidelined(self, client: AsyncClient) -> dict[str, Any] | None:
         """The failure of a call that went to the sideline without a report of the task's."""
         try:
-            sideline = client.queue(self._task.queue + SIDELINE_SUFFIX)
-            kept = await sideline.failures(self.id)
+            settings = await client.queue(self._task.queue).settings()
+            name = settings.values.get("sideline_to") or self._task.queue + SIDELINE_SUFFIX
+            kept = await client.queue(name).failures(self.id)
         except (MessageNotFound, QueueNotFound):
             return None
         last = max(kept, key=lambda each: each.time, default=None)

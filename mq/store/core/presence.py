@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mq.model.errors import RootAway, Unavailable
+from mq.model.errors import NoInodes, NoSpace, RootAway, Unavailable
 from mq.model.log import logger
 from mq.store.disk.files import Files
 from mq.store.disk.flush import Failures, Flusher, Session
@@ -95,15 +95,23 @@ class Presence:
                 raise RootAway(self._layout.root)
 
     def explained(self, error: BaseException) -> BaseException:
-        """What a failed operation is answered with: RootAway, where that is the reason. Never
-        blocks.
+        """What a failed operation is answered with: RootAway or NoInodes, where that is the reason.
+        Never blocks.
         """
         if isinstance(error, Unavailable):
             if self._is_quick:
                 self.look()
             if self.is_away:
                 return RootAway(self._layout.root)
+            if type(error) is NoSpace and self._is_quick and self._lacks_inodes():
+                return NoInodes(str(error))
         return error
+
+    def _lacks_inodes(self) -> bool:
+        with contextlib.suppress(OSError):
+            free = self._files.free(self._layout.root)
+            return free.f_files > 0 and free.f_favail == 0
+        return False
 
     def is_here(self) -> bool:
         """Whether the root is certainly there: one call, for each flush."""

@@ -31,7 +31,7 @@ class Message:
 def test_a_message_of_a_worker_that_has_ended_cannot_be_settled(settle: str) -> None:
     loop = asyncio.new_event_loop()
     loop.close()
-    delivery = Delivery(cast(Any, Message()), "http://localhost", None)
+    delivery = Delivery(cast(Any, Message()), "http://localhost", None, 0.0)
     message = WorkerMessage(delivery, cast(Any, None), loop)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -196,11 +196,14 @@ async def test_a_bad_message_goes_to_the_sideline_without_a_retry(
     assert why in str(failed.text)
 
 
+@pytest.mark.parametrize("into", [None, "shared_SIDELINE"])
 async def test_an_unknown_name_goes_to_the_sideline_where_its_caller_finds_it(
-    worker: Worker, client: AsyncClient
+    worker: Worker, client: AsyncClient, into: str | None
 ) -> None:
     other = Worker(client, "orders").task(name="new", result_ttl_s=TTL_S)(Order)
     worker.task(name="old")(Order)
+    await client.queue("orders").create()
+    await client.queue("orders").change_settings(sideline_to=into)
     handle = await other.send_async("soup")
     async with working(worker):
         await becomes_empty(client.queue("orders"))

@@ -1,7 +1,10 @@
 """What a worker decides, without a worker: verdicts, waits, places, handlers, turns, leases."""
 
+import asyncio
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,8 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.client.worker.dispatching import Fit, Table
-from mq.client.worker.leases import LEASE_S_MIN, Lease, ServerTime
-from mq.client.worker.supply import Scale, Supply
+from mq.client.worker.handlers import Handler, Options
+from mq.client.worker.leases import (
+    EXTEND_AGAIN_S_MAX,
+    EXTEND_AGAIN_S_MIN,
+    LEASE_S_MIN,
+    Lease,
+    ServerTime,
+)
+from mq.client.worker.supply import Ripening, Scale, Supply
 from mq.client.worker.verdicts import Backoff, Delete, Lapse, Policy, Release, Sideline
 from mq.model.limits import CONSUMERS_MAX
 
@@ -223,6 +233,21 @@ def test_what_is_left_is_all_taken() -> None:
     assert (len(supply), supply.take_all(), len(supply)) == (3, [1, 2, 3], 0)
 
 
+async def test_messages_that_a_full_batch_left_wait_from_when_the_first_of_them_came() -> None:
+    now_s = asyncio.get_running_loop().time()
+    handler = Handler(len, True, Options(max=2, wait=1000.0))
+    supply: Supply[Any, Any] = Supply(("q",), lambda _: handler)
+    ripening = Ripening(supply, lambda: None)
+    supply.put("q", [SimpleNamespace(came_s=now_s - 2000), SimpleNamespace(came_s=now_s)])
+    ripening.changed("q", handler)
+    assert ripening.ripe == {("q", handler)}
+    supply.take()
+    ripening.changed("q", handler)
+    assert not ripening.ripe
+    supply.take()
+    ripening.changed("q", handler)
+
+
 @pytest.mark.parametrize(
     ("waiting", "free", "prefetch", "wanted"),
     [
@@ -268,6 +293,18 @@ def test_a_try_that_fails_leaves_time_for_another(left_s: float, after_s: float)
     lease = Lease.of(left_s, 30, now_s=0)
     assert after_s < lease.again_at_s(after_s)
     assert 0 < lease.patience_s(after_s) <= max(lease.left_s(after_s) / 2, 1)
+
+
+def test_a_lease_that_is_over_is_tried_again_after_waits_that_double() -> None:
+    lease = Lease.of(30, 30, now_s=0)
+    times = [30.0]
+    while times[-1] < 60:
+        times.append(lease.again_at_s(times[-1]))
+    waits = [after - before for before, after in itertools.pairwise(times)]
+    assert all(after >= before - 1e-9 for before, after in itertools.pairwise(waits))
+    assert waits[0] == pytest.approx(EXTEND_AGAIN_S_MIN)
+    assert waits[-1] == pytest.approx(EXTEND_AGAIN_S_MAX)
+    assert len(waits) < 15
 
 
 def test_due_times_are_the_server_s() -> None:
