@@ -1,7 +1,9 @@
 """Real file systems that are full, or read-only."""
 
 import asyncio
-from contextlib import AbstractContextManager
+import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,18 @@ def few_inodes(root: Path, kind: str) -> AbstractContextManager[Path]:
     return new_disk(root, "ext4", "16M", "-N", "64", "-m", "0")
 
 
+@contextmanager
+def without_inodes(junk: Path) -> Iterator[None]:
+    """Uses up the reserve, too."""
+    junk.mkdir()
+    numbers = iter(range(1000))
+    with suppress(OSError):
+        while True:
+            (junk / str(next(numbers))).touch()
+    yield
+    shutil.rmtree(junk)
+
+
 async def is_published(server: Server, size: int) -> bool:
     return (await post(server, b"x" * size)).status == 201
 
@@ -124,6 +138,8 @@ async def test_a_disk_without_inodes_refuses_publishers_only_and_recovers(
         assert len(ids) > 10
         assert_problem(refusal, 503, "no-inodes")
         assert message_files(root)["new"] == []
+        with without_inodes(root / "junk"):
+            assert_problem(await call(server, "PUT", "/another"), 503, "no-inodes")
         for message_id in ids:
             assert (await fetch(server)).id == message_id
             assert (await delete(server, message_id)).status == 202
