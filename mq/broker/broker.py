@@ -129,15 +129,17 @@ class Broker:
 
     async def _delete_queue(self, name: QueueName) -> None:
         uuid, queue = self._uuids.next(), self._queues.get(name.text)
-        in_flight = self.permits.entries(name)
+
+        async def delete() -> None:
+            in_flight = self.permits.entries(name)
+            await self.committer.commit_alone(delete_queue(self.root, name, uuid))
+            self.permits.end_all(name, in_flight)
+
         try:
-            await self._turns.take(
-                lambda: self.committer.commit_alone(delete_queue(self.root, name, uuid))
-            )
+            await self._turns.take(delete)
         except QueueNotFound:
             self.forget(queue)
             raise
-        self.permits.end_all(name, in_flight)
         self.forget(queue)
         self.begin(retire(self.root, self.committer, self._turns, name))
 

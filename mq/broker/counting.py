@@ -3,6 +3,7 @@ and now and then at the limit, since another mq of the root may settle what this
 """
 
 from collections.abc import Container
+from typing import Final
 
 from mq.broker.permits import CHECK_EVERY_S, hashed
 from mq.broker.queue import Queue
@@ -14,6 +15,9 @@ from mq.store.core.root import Root
 from mq.store.disk.commit import Committer
 from mq.store.format.walk import LOOK_SHARE
 from mq.store.scan.delayed_names import delayed_ids, in_flight
+
+# However long one took, as that of a process that was stopped, or of a mount that hung.
+CHECK_PAUSE_S_MAX: Final = 300.0
 
 _log = logger("mq.queue")
 
@@ -57,7 +61,8 @@ class Counter:
             found = await self._committer.call(_there, self._root, queue.name, entries.keys())
         finally:
             found.update(hashed(name) for each in queue.claimers for name in each.claimed())
-            pause_s = max(CHECK_EVERY_S, (steady_s() - began_s) / LOOK_SHARE)
+            share_s = min((steady_s() - began_s) / LOOK_SHARE, CHECK_PAUSE_S_MAX)
+            pause_s = max(CHECK_EVERY_S, share_s)
             has_ended = limit.end_check(entries, found, steady_s() + pause_s)
         if has_ended:
             queue.goes_on()

@@ -110,10 +110,11 @@ class Permits:
 
     def end(self, area: "memoryview[int]", key: int, permit: int | None) -> None:
         """Ends an entry, if it has the `permit`; None: whatever it has."""
-        at = _find(area, key)
-        if at is None or permit not in (None, area[at + 1]):
+        if (at := _find(area, key)) is None:
             return
         with self.locked() as has_locked:
+            if area[at] != key or permit not in (None, area[at + 1]):
+                return  # Another process has ended it, or the next delivery has begun.
             area[at] = area[at + 1] = 0
             if not has_locked:
                 area[_EARLIEST] = 0  # So that the next check counts again.
@@ -323,7 +324,7 @@ class QueuePermits:
         """
         if not self._most:
             return
-        area, key, permit = self._area, hashed(name), abs(permit)
+        area, key, permit = self._mine(), hashed(name), abs(permit)
         if (at := _find(area, key)) is not None:
             area[at + 1] = permit
             return

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, Protocol
 
-from mq.broker.groups import Groups
+from mq.broker.groups import HEADS_MAX, Groups
 from mq.model.limits import LOOK_INTERVAL_S
 from mq.model.names import GROUP_BEGINS, PACKED, MessageId, group_in, items_of, uuid_beginning
 from mq.store.format.bucket_names import shard_of
@@ -31,8 +31,8 @@ BACKLOG_IDS_MIN: Final = 256
 
 # Messages of a group that are known while it waits.
 PARKED_MAX: Final = 64
-# Groups of which a list knows that it lacks messages.
-HIDDEN_MAX: Final = 16_384
+# Groups of which a list knows that it lacks messages: more than one scan finds.
+HIDDEN_MAX: Final = 4 * HEADS_MAX
 # Where a candidate's key has the beginning of its uuid, which is a time.
 _MOMENT: Final = slice(RANK_CHARS, RANK_CHARS + 13)
 
@@ -261,7 +261,7 @@ class ReadyList:
             self._release_later()
             return
         self._aside_until_s = {
-            name: until_s for name, until_s in self._aside_until_s.items() if now_s < until_s
+            name: until_s for name, until_s in self._aside_until_s.items() if began_s < until_s
         }
         if self._lost_since_s:
             listed = {each.name for each in listing.candidates}
@@ -542,7 +542,8 @@ class ReadyList:
 
     def _lacks(self, group: str) -> None:
         """Hides a group. A list that is not used for long forgets all before it has too many."""
-        if len(self._hidden) >= HIDDEN_MAX and self._offered_meanwhile is None:
+        is_full = group not in self._hidden and len(self._hidden) >= HIDDEN_MAX
+        if is_full and self._offered_meanwhile is None:
             self.forget()
         self.hide(group)
 

@@ -238,6 +238,21 @@ def test_what_two_checks_in_a_row_miss_is_not_in_flight(
     assert not limit.is_check_due()
 
 
+def test_a_message_ends_once() -> None:
+    clock = FakeClock()
+    limits = Permits(clock.now_ms, clock.steady_s)
+    limit = counted(limits, QUEUE, QueueSettings(in_flight_max=2))
+    permits = [limit.begin(name, clock.now_ms() + 1_000_000) for name in ("a", "b")]
+    before = limits.entries(QUEUE)
+    limits.ended(QUEUE, "a", permits[0])
+    limits.end_all(QUEUE, before)
+    assert (limit.room(), limits.entries(QUEUE)) == (2, {})
+    again = limit.begin("a", clock.now_ms() + 2_000_000)
+    limits.end_all(QUEUE, before)
+    assert list(limits.entries(QUEUE).values()) == [again]
+    assert limit.room() == 1
+
+
 def test_what_was_extended_between_two_checks_is_in_flight(
     full: tuple[FakeClock, Permits, QueuePermits],
 ) -> None:

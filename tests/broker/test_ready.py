@@ -10,6 +10,7 @@ from mq.broker.groups import Groups
 from mq.broker.ready import (
     BACKLOG_IDS_MAX,
     BACKLOG_IDS_MIN,
+    BUSY_ASIDE_S,
     HIDDEN_MAX,
     PARKED_MAX,
     TAKES_PER_STRANGER,
@@ -236,6 +237,20 @@ def test_no_more_are_known_than_that_however_many_know_some() -> None:
     for turn in range(200):
         known[turn * 7 % 50].tell(turn * 13 % 90)
         assert ids.total == sum(each.count for each in known) <= 1000
+
+
+def test_a_look_ends_though_it_takes_longer_than_a_message_is_aside() -> None:
+    ready = ReadyList(Share())
+    listed(ready, message_id(1))
+    candidate = ready.take()
+    assert candidate is not None
+    ready.put_aside(candidate, 0.0)
+    ready.scan_began()
+    ready.scan_ended(listing(message_id(1)), BUSY_ASIDE_S / 2, 9 * BUSY_ASIDE_S)
+    assert taken(ready) == []
+    ready.scan_began()
+    ready.scan_ended(listing(message_id(1)), 9 * BUSY_ASIDE_S, 9 * BUSY_ASIDE_S)
+    assert taken(ready) == [message_id(1)]
 
 
 def test_what_was_put_aside_has_its_turn_again_once_it_is_offered() -> None:

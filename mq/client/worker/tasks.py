@@ -30,7 +30,7 @@ from typing import (
 
 from mq.client import wire
 from mq.client.client import AsyncClient, check_queue_name
-from mq.client.errors import ClientError, MessageNotFound, NotUsable, QueueNotFound
+from mq.client.errors import ClientError, Forbidden, MessageNotFound, NotUsable, QueueNotFound
 from mq.client.values import NewMessage, Schedule
 from mq.client.worker.dispatching import TASK_HEADER
 from mq.client.worker.handlers import Handler, Options
@@ -128,7 +128,7 @@ class Handle(Generic[R]):
             settings = await client.queue(self._task.queue).settings()
             name = settings.values.get("sideline_to") or self._task.queue + SIDELINE_SUFFIX
             kept = await client.queue(name).failures(self.id)
-        except (MessageNotFound, QueueNotFound):
+        except (Forbidden, MessageNotFound, QueueNotFound):
             return None
         last = max(kept, key=lambda each: each.time, default=None)
         names = ("text", "type", "trace", "handler")
