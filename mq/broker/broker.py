@@ -172,7 +172,7 @@ class Broker:
         return marked_ms
 
     async def _mark(self, queue: Queue) -> int:
-        # What is delivered from here on may be younger than the mark.
+        # Messages that are delivered from here on may be younger than the mark.
         in_flight = self.permits.entries(queue.name)
         marked_ms = await self._purger.mark(queue)
         self.permits.end_all(queue.name, in_flight)
