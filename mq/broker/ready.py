@@ -349,8 +349,7 @@ class ReadyList:
             self._lacks(group)
             return
         key = self._order.key(name)
-        is_left = bool(self._left) and key <= self._left[-1].key
-        candidates = self._left if is_left else self._candidates
+        candidates = self._list_of(key)
         if not candidates or key > candidates[-1].key:
             if not self._complete:
                 return
@@ -363,10 +362,16 @@ class ReadyList:
             candidates.insert(place, Candidate(key, None, message_id))
         if group and not self._groups.holds(group):
             self._unsure.add(name)
-        if len(self) > self.capacity:
+        count = len(self._candidates) + len(self._left)
+        if count > self.capacity:
             (self._candidates or self._left).pop()
             self._complete = False
-        self._ids.counted(self, len(self))
+            count -= 1
+        self._ids.counted(self, count)
+
+    def _list_of(self, key: str) -> list[Candidate]:
+        """The one of both lists in which a message of this key has its place."""
+        return self._left if self._left and key <= self._left[-1].key else self._candidates
 
     def names(self) -> set[str]:
         parked = itertools.chain.from_iterable(each.candidates for each in self._parked.values())
