@@ -450,8 +450,8 @@ class Broker:
 
     def check_permits(self, queue: Queue) -> None:
         """The queue is at its limits: compares its permits with the disk, where that is due."""
-        if queue.permits is not None and queue.permits.is_check_due():
-            self.begin(self._counter.check(queue))
+        if queue.permits is not None and (entries := queue.permits.begin_check()):
+            self.begin(self._counter.check(queue, queue.permits, entries))
 
     def watch(self, queue: Queue) -> None:
         """Reports the messages that other processes publish to the queue from here on."""

@@ -2,10 +2,10 @@
 and now and then at the limit, since another mq of the root may settle what this one delivered.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Final
 
-from mq.broker.permits import CHECK_EVERY_S, hashed
+from mq.broker.permits import CHECK_EVERY_S, QueuePermits, hashed
 from mq.broker.queue import Queue
 from mq.model.errors import Unavailable
 from mq.model.log import logger
@@ -50,13 +50,12 @@ class Counter:
         limit.count(found)
         queue.goes_on()
 
-    async def check(self, queue: Queue) -> None:
-        """Ends the permits of messages that are not in flight any more. Raises Unavailable."""
-        limit, steady_s = queue.permits, self._root.clock.steady_s
+    async def check(self, queue: Queue, limit: QueuePermits, entries: Mapping[int, int]) -> None:
+        """Makes the check that `QueuePermits.begin_check` has begun: ends the entries of messages
+        that are not in flight any more. Raises Unavailable.
+        """
+        steady_s, found = self._root.clock.steady_s, set(entries)
         began_s = steady_s()
-        if limit is None or not limit.is_check_due() or not (entries := limit.begin_check()):
-            return  # Another one may have begun meanwhile.
-        found = set(entries)
         try:
             found = await self._committer.call(_there, self._root, queue.name, entries.keys())
         finally:

@@ -247,14 +247,15 @@ class QueuePermits:
                 area[_EARLIEST] = 0  # So that the next check counts again.
             area[_IS_COUNTED] = self._is_counted = True
 
-    def is_check_due(self) -> bool:
-        """Whether to compare the entries with the disk: at the limit, now and then."""
-        is_at_limit = bool(self._most) and self._mine()[_COUNT] >= self._most
-        return is_at_limit and self._limits.now_s() >= self._check_again_s
-
     def begin_check(self) -> dict[int, int]:
-        """The entries, with which a check begins that `end_check` ends."""
-        if entries := _entries(self._mine()):
+        """The entries to compare with the disk, at the limit now and then: a check begins, which
+        `end_check` ends. None of them: no check is due.
+        """
+        if not self._most or self._limits.now_s() < self._check_again_s:
+            return {}
+        area = self._mine()
+        entries = _entries(area) if area[_COUNT] >= self._most else {}
+        if entries:
             self._check_again_s = float("inf")
         return entries
 

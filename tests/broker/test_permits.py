@@ -206,9 +206,9 @@ def test_an_idle_queue_does_not_count_what_another_has(shared: SharedPermits) ->
 
 
 def checked(limit: QueuePermits, clock: FakeClock, *found: str) -> bool:
-    assert limit.is_check_due()
     entries = limit.begin_check()
-    assert not limit.is_check_due()
+    assert entries
+    assert not limit.begin_check()
     ended = limit.end_check(entries, set(map(hashed, found)), clock.steady_s() + CHECK_EVERY_S)
     clock.advance(CHECK_EVERY_S)
     return ended
@@ -235,7 +235,7 @@ def test_what_two_checks_in_a_row_miss_is_not_in_flight(
     assert not checked(limit, clock, "a")
     assert checked(limit, clock, "a")
     assert limit.room() == 1
-    assert not limit.is_check_due()
+    assert not limit.begin_check()
 
 
 def test_a_message_ends_once() -> None:

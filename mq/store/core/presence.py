@@ -109,8 +109,7 @@ class Presence:
 
     def _lacks_inodes(self) -> bool:
         with contextlib.suppress(OSError):
-            free = self._files.free(self._layout.root)
-            return free.f_files > 0 and free.f_favail == 0
+            return self._files.lacks_inodes(self._layout.root)
         return False
 
     def is_here(self) -> bool:

@@ -336,6 +336,11 @@ class Files:
         """The free and total bytes and inodes of the path's file system."""
         return os.statvfs(path)
 
+    def lacks_inodes(self, path: str) -> bool:
+        """Whether it is inodes that the path's file system lacks, of all that ENOSPC may mean."""
+        free = self.free(path)
+        return free.f_files > 0 and free.f_favail == 0
+
 
 class OwnersFiles(Files):
     """Gives new files to the root's owner at once, whichever user runs fsck: daemons must be able

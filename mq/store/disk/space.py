@@ -91,8 +91,7 @@ class Space:
 
     def has_no_inode(self) -> bool:
         """Whether it is inodes that lack, of all that ENOSPC may mean."""
-        free = self._files.free(self._root)
-        return free.f_files > 0 and free.f_favail == 0
+        return self._files.lacks_inodes(self._root)
 
     def claim(self, size: int, inodes: int = 1) -> None:
         """Counts on `size` bytes and `inodes` inodes. Raises NoSpace or NoInodes below the
